@@ -16,7 +16,7 @@ using torch::aot_inductor::tensor_handle_to_tensor_pointer;
 
 namespace {
 
-const ocl::ModifiedKernels& kernels_of(AOTIOclTextHandle handle) {
+const ocl::ModifiedKernels& kernels_of(AOTIOclKernelsHandle handle) {
   return *reinterpret_cast<const ocl::ModifiedKernels*>(handle);
 }
 
@@ -33,14 +33,14 @@ void run(const AOTIOclFused& fused, const ocl::Epilogue& epilogue, const at::Ten
 
 }  // namespace
 
-AOTITorchError aoti_torch_ocl_kernels_of_text(const char* text, AOTIOclTextHandle* handle) {
+AOTITorchError aoti_torch_ocl_kernels_of_text(const char* text, AOTIOclKernelsHandle* handle) {
   AOTI_TORCH_CONVERT_EXCEPTION_TO_ERROR_CODE({
     auto* kernels = const_cast<ocl::ModifiedKernels*>(&ocl::ModifiedKernels::of(text));
-    *handle = reinterpret_cast<AOTIOclTextHandle>(kernels);
+    *handle = reinterpret_cast<AOTIOclKernelsHandle>(kernels);
   });
 }
 
-AOTITorchError aoti_torch_ocl_run_fused(const AOTIOclFused* fused, AOTIOclTextHandle kernels,
+AOTITorchError aoti_torch_ocl_run_fused(const AOTIOclFused* fused, AOTIOclKernelsHandle kernels,
                                         AtenTensorHandle a, AtenTensorHandle b, AtenTensorHandle c,
                                         const AtenTensorHandle* tensors, int64_t tensor_count,
                                         const int64_t* numbers, int64_t number_count) {

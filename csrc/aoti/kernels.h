@@ -87,7 +87,7 @@ class Fused {
   void run(AtenTensorHandle a, AtenTensorHandle b, AtenTensorHandle c,
            std::initializer_list<AtenTensorHandle> tensors,
            std::initializer_list<int64_t> numbers) {
-    AOTIOclTextHandle kernels = kernels_.load(std::memory_order_acquire);
+    AOTIOclKernelsHandle kernels = kernels_.load(std::memory_order_acquire);
     if (__builtin_expect(kernels == nullptr, 0)) {
       AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_ocl_kernels_of_text(description_.text, &kernels));
       kernels_.store(kernels, std::memory_order_release);
@@ -99,7 +99,7 @@ class Fused {
 
  private:
   const AOTIOclFused description_;
-  std::atomic<AOTIOclTextHandle> kernels_{nullptr};
+  std::atomic<AOTIOclKernelsHandle> kernels_{nullptr};
 };
 
 /// Makes a device current.

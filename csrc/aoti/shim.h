@@ -81,18 +81,18 @@ struct AOTIOclFused {
   int32_t channels_last;
 };
 
-struct AOTIOclTextOpaque;
-using AOTIOclTextHandle = AOTIOclTextOpaque*;
+struct AOTIOclKernelsOpaque;
+using AOTIOclKernelsHandle = AOTIOclKernelsOpaque*;
 
 /// The kernels with an epilogue. They live until the process ends.
 AOTI_TORCH_EXPORT AOTITorchError aoti_torch_ocl_kernels_of_text(const char* text,
-                                                                AOTIOclTextHandle* handle);
+                                                                AOTIOclKernelsHandle* handle);
 /// Runs on the current stream of the current device. a, b and c: the factors and the addend, or the
 /// input, the weight and the bias; c may be null. tensors: what the epilogue reads and writes.
-AOTI_TORCH_EXPORT AOTITorchError
-aoti_torch_ocl_run_fused(const AOTIOclFused* fused, AOTIOclTextHandle kernels, AtenTensorHandle a,
-                         AtenTensorHandle b, AtenTensorHandle c, const AtenTensorHandle* tensors,
-                         int64_t tensor_count, const int64_t* numbers, int64_t number_count);
+AOTI_TORCH_EXPORT AOTITorchError aoti_torch_ocl_run_fused(
+    const AOTIOclFused* fused, AOTIOclKernelsHandle kernels, AtenTensorHandle a, AtenTensorHandle b,
+    AtenTensorHandle c, const AtenTensorHandle* tensors, int64_t tensor_count,
+    const int64_t* numbers, int64_t number_count);
 
 /// aoti_torch_empty_strided for this device, without the dispatcher.
 AOTI_TORCH_EXPORT AOTITorchError aoti_torch_ocl_empty_strided(int64_t dimensions,

@@ -82,7 +82,8 @@ void trace_dispatch(const Engine& engine, std::string line) {
   constexpr size_t kIndent = 2;
   auto& [engines, behind] = blocks();
   if (engines.empty()) return write(std::move(line));
-  if (std::ranges::find(engines, &engine) == engines.end()) return behind.push_back(std::move(line));
+  if (std::ranges::find(engines, &engine) == engines.end())
+    return behind.push_back(std::move(line));
   write(std::string(kIndent * (engines.size() - 1), ' ') + line);
 }
 
@@ -143,15 +144,15 @@ bool Engine::force(std::string_view implementation) {
   return true;
 }
 
-const LeftOutForm* Engine::left_out() const {
+const LeftOutName* Engine::left_out() const {
   const auto device = static_cast<size_t>(current_device());
-  const LeftOutForm* forms = left_out_[device].load(std::memory_order_acquire);
-  return __builtin_expect(forms != &kUnsettled, 1) ? forms : quarantine::settle(*this);
+  const LeftOutName* names = left_out_[device].load(std::memory_order_acquire);
+  return __builtin_expect(names != &kUnsettled, 1) ? names : quarantine::settle(*this);
 }
 
-const char* Engine::reason_among(const LeftOutForm* forms, std::string_view implementation) {
-  for (; forms->name != nullptr; ++forms) {
-    if (implementation == forms->name) return forms->reason;
+const char* Engine::reason_among(const LeftOutName* names, std::string_view implementation) {
+  for (; names->name != nullptr; ++names) {
+    if (implementation == names->name) return names->reason;
   }
   return nullptr;
 }

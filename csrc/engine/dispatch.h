@@ -19,7 +19,7 @@ namespace ocl {
 
 /// An implementation that is left out on a device. Lists of them end with a null name; they and
 /// their texts stay for ever.
-struct LeftOutForm {
+struct LeftOutName {
   const char* name;
   const char* reason;
 };
@@ -42,7 +42,7 @@ class Engine {
   template <class... Lists>
   explicit Engine(const char* name, const Lists&... lists) : name_(name) {
     (add_names(lists), ...);
-    for (auto& forms : left_out_) forms.store(&kUnsettled, std::memory_order_relaxed);
+    for (auto& names : left_out_) names.store(&kUnsettled, std::memory_order_relaxed);
     enter();
   }
   Engine(const Engine&) = delete;
@@ -69,14 +69,14 @@ class Engine {
 
   /// The list of what is left out on the calling thread's device; null if nothing is. The device's
   /// first call reads the list from disk, and may try kernels.
-  const LeftOutForm* left_out() const;
+  const LeftOutName* left_out() const;
   /// Why the implementation is left out there; null if it is not.
   const char* reason_to_leave_out(const char* implementation) const {
-    const LeftOutForm* forms = left_out();
-    return __builtin_expect(forms == nullptr, 1) ? nullptr : reason_among(forms, implementation);
+    const LeftOutName* names = left_out();
+    return __builtin_expect(names == nullptr, 1) ? nullptr : reason_among(names, implementation);
   }
-  void set_left_out(int device, const LeftOutForm* forms) const {
-    left_out_[static_cast<size_t>(device)].store(forms, std::memory_order_release);
+  void set_left_out(int device, const LeftOutName* names) const {
+    left_out_[static_cast<size_t>(device)].store(names, std::memory_order_release);
   }
   /// Says once that the implementation runs though it is left out.
   void warn_of_left_out(const char* implementation) const;
@@ -94,15 +94,15 @@ class Engine {
   void enter();
   const char* read_environment() const;
   const char* find(std::string_view implementation) const;
-  static const char* reason_among(const LeftOutForm* forms, std::string_view implementation);
+  static const char* reason_among(const LeftOutName* names, std::string_view implementation);
 
   static constexpr char kUnread[] = "?";
-  static constexpr LeftOutForm kUnsettled{nullptr, nullptr};
+  static constexpr LeftOutName kUnsettled{nullptr, nullptr};
   static std::atomic<bool> force_any_;
   const char* name_;
   std::vector<const char*> implementations_;
   mutable std::atomic<const char*> forced_ = kUnread, excluded_ = nullptr;
-  mutable std::array<std::atomic<const LeftOutForm*>, kMaxDevices> left_out_;
+  mutable std::array<std::atomic<const LeftOutName*>, kMaxDevices> left_out_;
 };
 
 /// How many read what follows beside stderr: those who record, and listeners.
@@ -121,9 +121,9 @@ class DispatchListener {
 };
 /// A line of the engine for those readers.
 void trace_dispatch(const Engine& engine, std::string line);
-/// Lives while an engine runs what it chose, where that may choose again. So the whole choice is one
-/// block: lines of engines with a block are indented by how many of them there are around. Lines of
-/// others, such as those of copies, follow behind it.
+/// Lives while an engine runs what it chose, where that may choose again. So the whole choice is
+/// one block: lines of engines with a block are indented by how many of them there are around.
+/// Lines of others, such as those of copies, follow behind it.
 class DispatchBlock {
  public:
   explicit DispatchBlock(const Engine& engine) : open_(dispatch_is_traced()) {
@@ -178,8 +178,8 @@ auto forced_among(const Engine& engine, const List& list) -> decltype(&**std::be
   return nullptr;
 }
 
-/// Runs the last implementation of `list` that only its being left out keeps from the plan: one that
-/// is named in a warning serves better than none. False if there is none.
+/// Runs the last implementation of `list` that only its being left out keeps from the plan: one
+/// that is named in a warning serves better than none. False if there is none.
 template <class List, class Plan, class Describe>
 bool run_left_out(const Engine& engine, const List& list, Plan& plan, const Describe& describe) {
   for (auto it = std::end(list); it != std::begin(list);) {

@@ -33,7 +33,7 @@ constexpr std::string_view kTried = "tried=";
 struct State {
   bool read = false, settled = false;
   std::string tried;  // who tried the kernels: a name, or "<process> <what it tries>" until the end
-  std::vector<LeftOut> forms;
+  std::vector<LeftOut> left_out;
 };
 
 /// Not destroyed: threads may still launch kernels at exit.
@@ -69,9 +69,9 @@ void parse(std::string_view text, State& state) {
     const size_t first = line.find(',');
     const size_t second = line.find(',', first + 1);
     if (first == std::string_view::npos || second == std::string_view::npos) continue;
-    state.forms.push_back({std::string(line.substr(0, first)),
-                           std::string(line.substr(first + 1, second - first - 1)),
-                           std::string(line.substr(second + 1))});
+    state.left_out.push_back({std::string(line.substr(0, first)),
+                              std::string(line.substr(first + 1, second - first - 1)),
+                              std::string(line.substr(second + 1))});
   }
 }
 
@@ -99,22 +99,24 @@ const char* kept(const std::string& text) {
   return texts->insert(text).first->c_str();
 }
 
-/// The engine's part of a list, and what the environment leaves out. The caller holds States::mutex.
-const LeftOutForm* forms_of(const Engine& engine, const std::vector<LeftOut>& forms) {
-  std::vector<LeftOutForm> own;
-  for (const LeftOut& form : forms) {
-    if (form.engine == engine.name()) own.push_back({kept(form.implementation), kept(form.reason)});
+/// The engine's part of a list, and what the environment leaves out. The caller holds
+/// States::mutex.
+const LeftOutName* names_of(const Engine& engine, const std::vector<LeftOut>& all) {
+  std::vector<LeftOutName> own;
+  for (const LeftOut& one : all) {
+    if (one.engine == engine.name()) own.push_back({kept(one.implementation), kept(one.reason)});
   }
   if (const char* name = engine.excluded()) own.push_back({name, "the environment leaves it out"});
   if (own.empty()) return nullptr;
-  auto* const list = new LeftOutForm[own.size() + 1]{};  // a launch may read it at any time
+  auto* const list = new LeftOutName[own.size() + 1]{};  // a launch may read it at any time
   std::copy(own.begin(), own.end(), list);
   return list;
 }
 
 void publish(int device, State& state) {
   state.settled = true;
-  for (Engine* engine : Engine::all()) engine->set_left_out(device, forms_of(*engine, state.forms));
+  for (Engine* engine : Engine::all())
+    engine->set_left_out(device, names_of(*engine, state.left_out));
 }
 
 bool is_alive(const std::string& process) {
@@ -145,13 +147,13 @@ std::string filename(const Device& device) {
 
 std::vector<LeftOut> left_out(const Device& device) {
   const std::lock_guard lock(states().mutex);
-  return state_of(device).forms;
+  return state_of(device).left_out;
 }
 
-void set_left_out(const Device& device, const std::vector<LeftOut>& forms) {
+void set_left_out(const Device& device, const std::vector<LeftOut>& all) {
   const std::lock_guard lock(states().mutex);
   State& state = state_of(device);
-  state.forms = forms;
+  state.left_out = all;
   if (!trying) publish(device.index(), state);
 }
 
@@ -162,8 +164,8 @@ std::string keep(const Device& device, const std::string& tried) {
   const std::string path = filename(device);
   if (path.empty()) return "there is no cache folder";
   std::string text = std::string(kTitle) + conditions(device) + std::string(kTried) + tried + "\n";
-  for (const LeftOut& form : state.forms) {
-    text += form.engine + "," + form.implementation + "," + form.reason + "\n";
+  for (const LeftOut& one : state.left_out) {
+    text += one.engine + "," + one.implementation + "," + one.reason + "\n";
   }
   const int folder = cache_folder().make();
   if (folder == -1) return cache_folder().reason();
@@ -173,7 +175,7 @@ std::string keep(const Device& device, const std::string& tried) {
 bool forget(const Device& device) {
   const std::lock_guard lock(states().mutex);
   State& state = state_of(device);
-  state.forms.clear();
+  state.left_out.clear();
   state.tried.clear();
   publish(device.index(), state);
   const std::string path = filename(device);
@@ -186,7 +188,7 @@ void set_first_trial(FirstTrial trial) { first_trial = trial; }
 Trying::Trying() { trying = true; }
 Trying::~Trying() { trying = false; }
 
-const LeftOutForm* settle(const Engine& engine) {
+const LeftOutName* settle(const Engine& engine) {
   Device& device = ocl::device(current_device());
   States& all = states();
   if (!trying) {
@@ -203,7 +205,7 @@ const LeftOutForm* settle(const Engine& engine) {
     if (!later && !state.settled) publish(device.index(), state);
   }
   const std::lock_guard lock(all.mutex);
-  return forms_of(engine, state_of(device).forms);
+  return names_of(engine, state_of(device).left_out);
 }
 
 }  // namespace ocl::quarantine

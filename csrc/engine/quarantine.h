@@ -19,7 +19,7 @@ struct LeftOut {
 /// The list of those left out on the device; the file is read at first.
 std::vector<LeftOut> left_out(const Device& device);
 /// Leaves these out in this process, and no others.
-void set_left_out(const Device& device, const std::vector<LeftOut>& forms);
+void set_left_out(const Device& device, const std::vector<LeftOut>& all);
 /// Has other processes leave out what this one does. `tried` says who found it ("check"). Returns
 /// why that failed; empty if it did not.
 std::string keep(const Device& device, const std::string& tried);
@@ -45,6 +45,6 @@ class Trying {
 
 /// The part of Engine::left_out() that runs at the device's first call: reads the file, has kernels
 /// tried.
-const LeftOutForm* settle(const Engine& engine);
+const LeftOutName* settle(const Engine& engine);
 
 }  // namespace ocl::quarantine

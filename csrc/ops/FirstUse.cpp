@@ -136,17 +136,17 @@ void try_one(const Known& known, Device& device, c10::Device place) {
     if (fault.empty() || names.empty()) return;
     const std::vector<quarantine::LeftOut> before = quarantine::left_out(device);
     const auto without = [&](const std::string& name) {
-      auto forms = before;
-      forms.push_back({known.engine, name, fault + " (first use)"});
-      quarantine::set_left_out(device, forms);
+      auto all = before;
+      all.push_back({known.engine, name, fault + " (first use)"});
+      quarantine::set_left_out(device, all);
     };
     std::string guilty = names.back();
     for (const std::string& name : names) {
       without(name);
       if (names.size() > 1 && fault_of(known, expected, place, others).empty()) guilty = name;
     }
-    for (const auto& form : before) {  // the last of a list runs all the same
-      if (form.engine == known.engine && form.implementation == guilty) {
+    for (const auto& one : before) {  // the last of a list runs all the same
+      if (one.engine == known.engine && one.implementation == guilty) {
         quarantine::set_left_out(device, before);
         return;
       }

@@ -30,28 +30,28 @@ Engine& engine_of(const std::string& name) {
   throw py::value_error("no engine is called '" + name + "'; there are:" + known);
 }
 
-using Form = std::tuple<std::string, std::string, std::string>;
+using LeftOut = std::tuple<std::string, std::string, std::string>;
 
 /// The list of those left out on a device: engine, implementation and reason of each.
 void bind_quarantine(py::module_& module) {
-  module.def("left_out_forms", [](int index) {
-    std::vector<Form> forms;
-    for (auto& form : quarantine::left_out(device(index))) {
-      forms.emplace_back(form.engine, form.implementation, form.reason);
+  module.def("left_out", [](int index) {
+    std::vector<LeftOut> all;
+    for (auto& one : quarantine::left_out(device(index))) {
+      all.emplace_back(one.engine, one.implementation, one.reason);
     }
-    return forms;
+    return all;
   });
-  module.def("set_left_out_forms", [](int index, const std::vector<Form>& forms) {
+  module.def("set_left_out", [](int index, const std::vector<LeftOut>& left_out) {
     std::vector<quarantine::LeftOut> all;
-    for (const auto& [engine, implementation, reason] : forms) {
+    for (const auto& [engine, implementation, reason] : left_out) {
       all.push_back({engine, implementation, reason});
     }
     quarantine::set_left_out(device(index), all);
   });
-  module.def("keep_left_out_forms", [](int index, const std::string& tried) {
+  module.def("keep_left_out", [](int index, const std::string& tried) {
     return quarantine::keep(device(index), tried);
   });
-  module.def("forget_left_out_forms", [](int index) { return quarantine::forget(device(index)); });
+  module.def("forget_left_out", [](int index) { return quarantine::forget(device(index)); });
   module.def("quarantine_file", [](int index) { return quarantine::filename(device(index)); });
 }
 

@@ -1,4 +1,4 @@
-// Convolutions as sums of products with affine indices, which sums.cpp makes of a plan.
+// Convolutions as sums of products with affine indices, which sums.cpp makes of a description.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -67,8 +67,8 @@ struct Contraction {
   char* out = nullptr;
   c10::ScalarType dtype{}, b_dtype{}, compute{};  // of out and bias; of b; of a and the sums
   Accumulator* accumulator = nullptr;             // null: the contraction is the whole sum
-  // As in Plan. The positions before the first row's, those of an image (0 with channels last), and
-  // all channels of the result.
+  // As in Description. The positions before the first row's, those of an image (0 with channels
+  // last), and all channels of the result.
   const MatrixEpilogue* epilogue = nullptr;
   bool epilogue_taken = false;
   int64_t position0 = 0, plane = 0, all = 0;
@@ -108,7 +108,7 @@ class Workspace {
 };
 
 /// The kernels of sums: implementations.cpp has their lists.
-using Sum = Implementation<Contraction>;
+using Sum = ocl::Implementation<Contraction>;
 extern const Sum narrow_groups, narrow_positions, narrow_k, im2col, packed, few_columns, direct,
     tiled;
 std::span<const Sum* const> sums_of(const Device& device);

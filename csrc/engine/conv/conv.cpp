@@ -1,8 +1,8 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/conv/conv.h"
 
+#include "engine/conv/description.h"
 #include "engine/conv/phase.h"
-#include "engine/conv/plan.h"
 
 namespace ocl::conv {
 
@@ -36,9 +36,9 @@ void forward(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weig
   if (weight.numel() == 0) {
     fill_channels(out, bias);
   } else {
-    Plan plan(Pass::forward, in, out, weight, bias, window, epilogue);
-    run_convolution(plan);
-    applied = plan.epilogue_taken;
+    Description description(Pass::forward, in, out, weight, bias, window, epilogue);
+    run_convolution(description);
+    applied = description.epilogue_taken;
   }
   if (epilogue != nullptr && !applied) apply(*epilogue, out);
 }
@@ -48,8 +48,8 @@ void input_gradient(const at::Tensor& in, const at::Tensor& out, const at::Tenso
   if (in.numel() == 0) return;
   if (out.numel() == 0 || !covers_all(window)) fill_channels(in, bias);
   if (out.numel() == 0) return;
-  Plan plan(Pass::input_gradient, in, out, weight, bias, window);
-  run_convolution(plan);
+  Description description(Pass::input_gradient, in, out, weight, bias, window);
+  run_convolution(description);
 }
 
 void weight_gradient(const at::Tensor& weight, const at::Tensor& in, const at::Tensor& out,
@@ -60,8 +60,8 @@ void weight_gradient(const at::Tensor& weight, const at::Tensor& in, const at::T
     return;
   }
   const at::Tensor none;
-  Plan plan(Pass::weight_gradient, in, out, weight, none, window);
-  run_convolution(plan);
+  Description description(Pass::weight_gradient, in, out, weight, none, window);
+  run_convolution(description);
 }
 
 }  // namespace ocl::conv

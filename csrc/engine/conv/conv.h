@@ -17,7 +17,7 @@ namespace ocl::conv {
 /// `in` may have elements that no window covers. Enqueues on the current stream. Throws
 /// NotImplementedError for other dtypes, Error for a device failure.
 ///
-/// The first method in implementations.cpp that does not refuse runs.
+/// The first implementation in implementations.cpp that does not refuse runs.
 /// TORCH_OCL_VERBOSE=dispatch prints the reasons, TORCH_OCL_CONVOLUTION=<name> asks for one.
 ///
 /// An epilogue sees each element. out's memory is as for others, and may be written or not: kernels

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "engine/conv/plan.h"
+#include "engine/conv/description.h"
 #include "engine/conv/source.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
@@ -64,33 +64,36 @@ std::optional<int64_t> common_stride(const Operand& in, const Operand& out, cons
   return w.stride[2];
 }
 
-const char* refuse_shape(const Plan& plan) {
-  const Window& w = plan.window;
-  if (w.groups < 2 || plan.weight.size[1] != 1) return "groups have several channels";
-  if (!c10::isFloatingType(plan.in.dtype)) return "the dtype is no floating one";
-  if (!common_stride(plan.in, plan.out, w)) return "the windows, strides or dilations are others";
-  const int64_t multiplier = plan.weight.size[0] / w.groups;
-  if (multiplier > (plan.transposed() ? 1 : kNarrowColumns)) return "a channel has many results";
-  if (plan.pass == Pass::weight_gradient && w.kernel[1] * w.kernel[2] > kMostWeightTaps) {
+const char* refuse_shape(const Description& description) {
+  const Window& w = description.window;
+  if (w.groups < 2 || description.weight.size[1] != 1) return "groups have several channels";
+  if (!c10::isFloatingType(description.in.dtype)) return "the dtype is no floating one";
+  if (!common_stride(description.in, description.out, w))
+    return "the windows, strides or dilations are others";
+  const int64_t multiplier = description.weight.size[0] / w.groups;
+  if (multiplier > (description.transposed() ? 1 : kNarrowColumns))
+    return "a channel has many results";
+  if (description.pass == Pass::weight_gradient && w.kernel[1] * w.kernel[2] > kMostWeightTaps) {
     return "windows are large";
   }
   return nullptr;
 }
 
-/// A plan that refuse_shape() lets pass, as the kernels see it: with `multiplier` channels of the
-/// result for each of the input's.
-Depthwise prepare(const Plan& plan) {
-  const Operand &in = plan.source(), &out = plan.result(), &weight = plan.weight;
-  const Window& w = plan.window;
+/// A description that refuse_shape() lets pass, as the kernels see it: with `multiplier` channels
+/// of the result for each of the input's.
+Depthwise prepare(const Description& description) {
+  const Operand &in = description.source(), &out = description.result(),
+                &weight = description.weight;
+  const Window& w = description.window;
   const int64_t multiplier = weight.size[0] / w.groups;
-  Depthwise d{plan.device, plan.queue};
+  Depthwise d{description.device, description.queue};
   d.in = in.dtype;
   d.out = out.dtype;
   d.weight = weight.dtype;
   d.compute = compute_dtype(in.dtype);
   d.kernel_h = w.kernel[1];
   d.kernel_w = w.kernel[2];
-  d.stride = *common_stride(plan.in, plan.out, w);
+  d.stride = *common_stride(description.in, description.out, w);
   DepthwiseArguments& a = d.arguments;
   a.in_n = in.stride[0], a.in_c = in.stride[1], a.in_y = in.stride[3], a.in_x = in.stride[4];
   a.out_n = out.stride[0], a.out_c = out.stride[1], a.out_y = out.stride[3];
@@ -104,13 +107,13 @@ Depthwise prepare(const Plan& plan) {
   a.pad_y = static_cast<int32_t>(w.pad[1]);
   a.pad_x = static_cast<int32_t>(w.pad[2]);
   a.multiplier = static_cast<uint32_t>(multiplier);
-  if (plan.transposed()) {
+  if (description.transposed()) {
     d.upsampling = d.stride;
     d.stride = 1;
     a.pad_y = static_cast<int32_t>(w.kernel[1] - 1 - w.pad[1]);
     a.pad_x = static_cast<int32_t>(w.kernel[2] - 1 - w.pad[2]);
   }
-  if (plan.pass == Pass::weight_gradient) {
+  if (description.pass == Pass::weight_gradient) {
     a.weight_c = weight.stride[0];
     a.weight_y = weight.stride[3];
     a.weight_x = weight.stride[4];
@@ -163,14 +166,14 @@ std::array<size_t, 2> stage_planes(Depthwise& d, bool with_result) {
 }
 
 /// Sets the weight's strides, walked backwards for gradients, and the bias. Returns the taps.
-const char* set_weight(Depthwise& d, const Plan& plan, const Operand& weight) {
+const char* set_weight(Depthwise& d, const Description& description, const Operand& weight) {
   DepthwiseArguments& a = d.arguments;
   d.weight = weight.dtype;
   a.weight_c = weight.stride[0];
   a.weight_y = weight.stride[3];
   a.weight_x = weight.stride[4];
-  a.biased = plan.bias_data() != nullptr;
-  if (!plan.transposed()) return weight.data;
+  a.biased = description.bias_data() != nullptr;
+  if (!description.transposed()) return weight.data;
   const char* const last = advance(weight.data, weight.dtype,
                                    (d.kernel_h - 1) * a.weight_y + (d.kernel_w - 1) * a.weight_x);
   a.weight_y = -a.weight_y;
@@ -179,32 +182,34 @@ const char* set_weight(Depthwise& d, const Plan& plan, const Operand& weight) {
 }
 
 /// Without a bias the kernels read none, but get a buffer.
-Pointer bias_of(const Plan& plan) {
-  return {plan.bias_data() != nullptr ? plan.bias_data() : plan.result().data};
+Pointer bias_of(const Description& description) {
+  return {description.bias_data() != nullptr ? description.bias_data() : description.result().data};
 }
 
-void run_planes(Plan& plan) {
+void run_planes(Description& description) {
   static const KernelFamily family{"conv/depthwise_planes.cl", "depthwise_planes"};
-  Depthwise d = prepare(plan);
+  Depthwise d = prepare(description);
   DepthwiseArguments& a = d.arguments;
-  const char* const taps = set_weight(d, plan, plan.weight);
+  const char* const taps = set_weight(d, description, description.weight);
   const size_t bytes = stage_planes(d, false)[0];
   const int64_t planes = int64_t{a.images} * a.channels;
   a.block = d.per_item(planes, int64_t{a.rows} * a.columns);
   const NDRange range = NDRange::grid(
       static_cast<size_t>(ceil_div(planes, a.block)),
       static_cast<size_t>(ceil_div(a.out_h, a.rows) * ceil_div(a.out_w, a.columns)), 1, 1);
-  const Epilogue* const epilogue = plan.take_epilogue(false);
-  launch_with(epilogue, d.kernel(family, epilogue), d.queue, range, Pointer{plan.source().data},
-              Pointer{taps}, bias_of(plan), Pointer{plan.result().data}, LocalMemory{bytes}, a);
+  const Epilogue* const epilogue = description.take_epilogue(false);
+  launch_with(epilogue, d.kernel(family, epilogue), d.queue, range,
+              Pointer{description.source().data}, Pointer{taps}, bias_of(description),
+              Pointer{description.result().data}, LocalMemory{bytes}, a);
 }
 
-void run_lanes(Plan& plan) {
+void run_lanes(Description& description) {
   static const KernelFamily family{"conv/depthwise_lanes.cl", "depthwise_lanes"};
-  Depthwise d = prepare(plan);
+  Depthwise d = prepare(description);
   DepthwiseArguments& a = d.arguments;
   c10::DataPtr copy;
-  const char* const taps = set_weight(d, plan, weight_channels_last(plan.weight, copy));
+  const char* const taps =
+      set_weight(d, description, weight_channels_last(description.weight, copy));
   d.width = width_for(d, a.channels);
   d.tile_y = a.out_h > 1 || d.upsampling > 1 ? 2 : 1;
   d.tile_x = 4;
@@ -216,9 +221,10 @@ void run_lanes(Plan& plan) {
   a.block = d.per_item(tiles * a.images, int64_t{d.tile_y} * a.out_w * a.channels);
   const NDRange range =
       NDRange::grid(static_cast<size_t>(ceil_div(tiles, a.block)), a.images, 1, 1);
-  const Epilogue* const epilogue = plan.take_epilogue(true);
-  launch_with(epilogue, d.kernel(family, epilogue), d.queue, range, Pointer{plan.source().data},
-              Pointer{taps}, bias_of(plan), Pointer{plan.result().data}, a);
+  const Epilogue* const epilogue = description.take_epilogue(true);
+  launch_with(epilogue, d.kernel(family, epilogue), d.queue, range,
+              Pointer{description.source().data}, Pointer{taps}, bias_of(description),
+              Pointer{description.result().data}, a);
 }
 
 bool contiguous_planes(const Operand& tensor) {
@@ -248,56 +254,56 @@ bool transposes(Depthwise& d, const Operand& in, const Operand& out,
          2 * device_row(d.device).staged_bytes;
 }
 
-void run_transposed(Plan& plan) {
+void run_transposed(Description& description) {
   static const KernelFamily family{"conv/depthwise_transposed.cl", "depthwise_transposed"};
-  Depthwise d = prepare(plan);
+  Depthwise d = prepare(description);
   DepthwiseArguments& a = d.arguments;
   std::array<size_t, 2> elements{};
-  transposes(d, plan.source(), plan.result(), elements);
-  const char* const taps = set_weight(d, plan, plan.weight);
+  transposes(d, description.source(), description.result(), elements);
+  const char* const taps = set_weight(d, description, description.weight);
   const int64_t vectors = ceil_div(a.channels, d.width);
   a.block = static_cast<uint32_t>(
       std::clamp<int64_t>(int64_t{a.images} * vectors / items_of_cores(d.device, 2), 1, a.images));
   const auto size = static_cast<size_t>(d.element_size());
-  const Epilogue* const epilogue = plan.take_epilogue(false);
+  const Epilogue* const epilogue = description.take_epilogue(false);
   launch_with(epilogue, d.kernel(family, epilogue), d.queue,
               NDRange::grid(static_cast<size_t>(vectors),
                             static_cast<size_t>(ceil_div(a.images, a.block)), 1, 1),
-              Pointer{plan.source().data}, Pointer{taps}, bias_of(plan),
-              Pointer{plan.result().data}, LocalMemory{elements[0] * size},
+              Pointer{description.source().data}, Pointer{taps}, bias_of(description),
+              Pointer{description.result().data}, LocalMemory{elements[0] * size},
               LocalMemory{elements[1] * size}, a);
 }
 
 /// The weight's gradient: a work-item sums a channel's whole one.
-void launch_weight(Plan& plan, const KernelFamily& family, Depthwise& d, int64_t items,
-                   const std::array<size_t, 2>& bytes) {
+void launch_weight(Description& description, const KernelFamily& family, Depthwise& d,
+                   int64_t items, const std::array<size_t, 2>& bytes) {
   launch(d.kernel(family), d.queue, NDRange::linear(static_cast<size_t>(items), 1),
-         Pointer{plan.in.data}, Pointer{plan.weight.data}, Pointer{plan.out.data},
-         LocalMemory{bytes[0]}, LocalMemory{bytes[1]}, d.arguments);
+         Pointer{description.in.data}, Pointer{description.weight.data},
+         Pointer{description.out.data}, LocalMemory{bytes[0]}, LocalMemory{bytes[1]}, d.arguments);
 }
 
-void weight_transposed(Plan& plan) {
+void weight_transposed(Description& description) {
   static const KernelFamily family{"conv/depthwise_transposed.cl", "depthwise_transposed_weight"};
-  Depthwise d = prepare(plan);
+  Depthwise d = prepare(description);
   std::array<size_t, 2> bytes{};
-  transposes(d, plan.in, plan.out, bytes);
+  transposes(d, description.in, description.out, bytes);
   for (size_t& each : bytes) each *= static_cast<size_t>(d.element_size());
-  launch_weight(plan, family, d, ceil_div(d.arguments.channels, d.width), bytes);
+  launch_weight(description, family, d, ceil_div(d.arguments.channels, d.width), bytes);
 }
 
-void weight_planes(Plan& plan) {
+void weight_planes(Description& description) {
   static const KernelFamily family{"conv/depthwise_planes.cl", "depthwise_planes_weight"};
-  Depthwise d = prepare(plan);
+  Depthwise d = prepare(description);
   DepthwiseArguments& a = d.arguments;
   const std::array<size_t, 2> bytes = stage_planes(d, true);
   a.block = d.per_item(a.channels, int64_t{a.images} * a.out_h * a.out_w);
-  launch_weight(plan, family, d, ceil_div(a.channels, a.block), bytes);
+  launch_weight(description, family, d, ceil_div(a.channels, a.block), bytes);
 }
 
-void weight_lanes(Plan& plan) {
+void weight_lanes(Description& description) {
   static const KernelFamily family{"conv/depthwise_lanes.cl", "depthwise_lanes_weight"};
   static const KernelFamily finish{"conv/depthwise_lanes.cl", "depthwise_lanes_finish"};
-  Depthwise d = prepare(plan);
+  Depthwise d = prepare(description);
   DepthwiseArguments& a = d.arguments;
   d.width = width_for(d, a.channels);
   const int64_t taps = d.kernel_h * d.kernel_w, lines = int64_t{a.images} * a.out_h;
@@ -310,44 +316,47 @@ void weight_lanes(Plan& plan) {
   const int64_t part = ceil_div(a.channels, d.width) * d.width * taps * d.element_size();
   const c10::DataPtr partial = allocator()->allocate(static_cast<size_t>(parts * part));
   launch(d.kernel(family), d.queue, NDRange::linear(static_cast<size_t>(parts), 1),
-         Pointer{plan.in.data}, Pointer{partial.get()}, Pointer{plan.out.data}, a);
+         Pointer{description.in.data}, Pointer{partial.get()}, Pointer{description.out.data}, a);
   a.block = static_cast<uint32_t>(parts);
   launch(d.kernel(finish), d.queue,
          NDRange::grid(static_cast<size_t>(ceil_div(a.channels, d.width)),
                        static_cast<size_t>(d.kernel_h), 1, 1),
-         Pointer{partial.get()}, Pointer{plan.weight.data}, a);
+         Pointer{partial.get()}, Pointer{description.weight.data}, a);
 }
 
-bool weight(const Plan& plan) { return plan.pass == Pass::weight_gradient; }
+bool weight(const Description& description) { return description.pass == Pass::weight_gradient; }
 
-const char* refuse_lanes(const Plan& plan) {
-  if (const char* reason = refuse_shape(plan)) return reason;
-  return along_channels(plan.source(), plan.result(), prepare(plan)) ? nullptr
-                                                                     : "channels aren't last";
+const char* refuse_lanes(const Description& description) {
+  if (const char* reason = refuse_shape(description)) return reason;
+  return along_channels(description.source(), description.result(), prepare(description))
+             ? nullptr
+             : "channels aren't last";
 }
 
 /// Both kernels of planes ask for this.
-const char* refuse_lines(const Plan& plan) {
-  if (const char* reason = refuse_shape(plan)) return reason;
-  if (!along_lines(plan.in) || !along_lines(plan.out)) return "a line's elements lie apart";
+const char* refuse_lines(const Description& description) {
+  if (const char* reason = refuse_shape(description)) return reason;
+  if (!along_lines(description.in) || !along_lines(description.out))
+    return "a line's elements lie apart";
   return nullptr;
 }
 
-const char* refuse_transposed(const Plan& plan) {
-  if (const char* reason = refuse_lines(plan)) return reason;
-  Depthwise d = prepare(plan);
-  if (weight(plan) && d.arguments.channels < d.cores() * 2 * full_width(d)) {
+const char* refuse_transposed(const Description& description) {
+  if (const char* reason = refuse_lines(description)) return reason;
+  Depthwise d = prepare(description);
+  if (weight(description) && d.arguments.channels < d.cores() * 2 * full_width(d)) {
     return "there are fewer channels than vectors for all cores";
   }
   std::array<size_t, 2> elements{};
-  return transposes(d, plan.source(), plan.result(), elements)
+  return transposes(d, description.source(), description.result(), elements)
              ? nullptr
              : "planes aren't contiguous ones of short lines";
 }
 
-const char* refuse_planes(const Plan& plan) {
-  if (const char* reason = refuse_lines(plan)) return reason;
-  if (weight(plan) && plan.out.size[1] < 2 * plan.device.properties().compute_units) {
+const char* refuse_planes(const Description& description) {
+  if (const char* reason = refuse_lines(description)) return reason;
+  if (weight(description) &&
+      description.out.size[1] < 2 * description.device.properties().compute_units) {
     return "there are fewer channels than cores want";
   }
   return nullptr;
@@ -355,13 +364,17 @@ const char* refuse_planes(const Plan& plan) {
 
 }  // namespace
 
-const Method depthwise_lanes{"depthwise_lanes", refuse_lanes,
-                             [](Plan& plan) { (weight(plan) ? weight_lanes : run_lanes)(plan); }};
-const Method depthwise_transposed{"depthwise_transposed", refuse_transposed, [](Plan& plan) {
-                                    (weight(plan) ? weight_transposed : run_transposed)(plan);
-                                  }};
-const Method depthwise_planes{"depthwise_planes", refuse_planes, [](Plan& plan) {
-                                (weight(plan) ? weight_planes : run_planes)(plan);
-                              }};
+const Implementation depthwise_lanes{
+    "depthwise_lanes", refuse_lanes, [](Description& description) {
+      (weight(description) ? weight_lanes : run_lanes)(description);
+    }};
+const Implementation depthwise_transposed{
+    "depthwise_transposed", refuse_transposed, [](Description& description) {
+      (weight(description) ? weight_transposed : run_transposed)(description);
+    }};
+const Implementation depthwise_planes{
+    "depthwise_planes", refuse_planes, [](Description& description) {
+      (weight(description) ? weight_planes : run_planes)(description);
+    }};
 
 }  // namespace ocl::conv

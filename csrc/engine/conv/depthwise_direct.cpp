@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "engine/conv/plan.h"
+#include "engine/conv/description.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/ceil_div.h"
@@ -93,38 +93,41 @@ int64_t tile_of(int64_t height, int64_t stride, int64_t window, int64_t dilation
 }
 
 /// Lines from one result to the next below it.
-int64_t line_stride(const Plan& plan) { return plan.transposed() ? 1 : plan.window.stride[1]; }
+int64_t line_stride(const Description& description) {
+  return description.transposed() ? 1 : description.window.stride[1];
+}
 /// A window of one line has no distance between lines.
 int64_t line_dilation(const Window& w) { return w.kernel[1] == 1 ? 1 : w.dilation[1]; }
 
-const char* refuse(const Plan& plan) {
-  const Window& w = plan.window;
-  const Operand &in = plan.source(), &out = plan.result();
-  if (w.groups < 2 || plan.weight.size[1] != 1) return "groups have several channels";
+const char* refuse(const Description& description) {
+  const Window& w = description.window;
+  const Operand &in = description.source(), &out = description.result();
+  if (w.groups < 2 || description.weight.size[1] != 1) return "groups have several channels";
   if (w.kernel[0] != 1 || w.pad[0] != 0 || in.size[2] != 1 || out.size[2] != 1)
     return "there are volumes";
   if (w.kernel[1] * w.kernel[2] > kMostTaps) return "windows are large";
   if (!c10::isFloatingType(in.dtype)) return "the dtype is no floating one";
-  if (plan.transposed() && in.size[1] != out.size[1]) return "a channel has several results";
+  if (description.transposed() && in.size[1] != out.size[1]) return "a channel has several results";
   if (out.size[0] * out.size[1] * out.size[3] * out.size[4] >= kMostPlaces || !is_small(in)) {
     return "offsets past 2^31";
   }
-  if (plan.device.properties().max_work_group_size <
-      static_cast<size_t>(device_row(plan.device).depthwise_group)) {
+  if (description.device.properties().max_work_group_size <
+      static_cast<size_t>(device_row(description.device).depthwise_group)) {
     return "work-groups are too small";
   }
-  if (plan.pass != Pass::weight_gradient &&
-      tile_of(out.size[3], line_stride(plan), w.kernel[1], line_dilation(w)) == 0) {
+  if (description.pass != Pass::weight_gradient &&
+      tile_of(out.size[3], line_stride(description), w.kernel[1], line_dilation(w)) == 0) {
     return "windows reach over many lines";
   }
   return nullptr;
 }
 
-/// A plan that refuse() lets pass.
-Direct prepare(const Plan& plan) {
-  const Operand &in = plan.source(), &out = plan.result(), &weight = plan.weight;
-  const Window& w = plan.window;
-  Direct d{plan.device, plan.queue};
+/// A description that refuse() lets pass.
+Direct prepare(const Description& description) {
+  const Operand &in = description.source(), &out = description.result(),
+                &weight = description.weight;
+  const Window& w = description.window;
+  Direct d{description.device, description.queue};
   d.in = in.dtype;
   d.out = out.dtype;
   d.weight = weight.dtype;
@@ -158,25 +161,25 @@ Direct prepare(const Plan& plan) {
   return d;
 }
 
-void run_images(Plan& plan) {
+void run_images(Description& description) {
   static const KernelFamily family{"conv/depthwise_direct.cl", "depthwise_direct"};
-  Direct d = prepare(plan);
+  Direct d = prepare(description);
   DepthwiseArguments& a = d.arguments;
-  const Window& w = plan.window;
-  const char* taps = plan.weight.data;
-  if (plan.transposed()) {
+  const Window& w = description.window;
+  const char* taps = description.weight.data;
+  if (description.transposed()) {
     d.upsampling = d.stride;
     d.stride = {1, 1};
     a.pad_y = static_cast<int32_t>((w.kernel[1] - 1) * d.window.dilation[1] - w.pad[1]);
     a.pad_x = static_cast<int32_t>((w.kernel[2] - 1) * d.window.dilation[2] - w.pad[2]);
     // The taps backwards.
-    taps = advance(plan.weight.data, plan.weight.dtype,
+    taps = advance(description.weight.data, description.weight.dtype,
                    (w.kernel[1] - 1) * a.weight_y + (w.kernel[2] - 1) * a.weight_x);
     a.weight_y = -a.weight_y;
     a.weight_x = -a.weight_x;
   }
   d.tile = tile_of(a.out_h, d.stride[0], w.kernel[1], d.window.dilation[1]);
-  const void* const bias = plan.bias_data();
+  const void* const bias = description.bias_data();
   a.biased = bias != nullptr;
   const int64_t places =
       int64_t{a.images} * ceil_div(a.out_h, d.tile) * a.out_w * (d.last ? 1 : a.channels);
@@ -184,17 +187,18 @@ void run_images(Plan& plan) {
   const int64_t items = places * a.channels / (d.device.properties().compute_units * kMostItems);
   d.set_width(reinterpret_cast<uintptr_t>(bias) % 16 != 0 ? 1 : items >= 4 ? 4 : 2);
   const int64_t groups = ceil_div(places, d.group() / d.lanes) * d.channel_blocks();
-  const Epilogue* const epilogue = plan.take_epilogue(d.last);
+  const Epilogue* const epilogue = description.take_epilogue(d.last);
   launch_with(epilogue, d.kernel(family, epilogue), d.queue,
               NDRange::linear(static_cast<size_t>(groups * d.group()), d.group()),
-              Pointer{plan.source().data}, Pointer{taps},
-              Pointer{bias != nullptr ? bias : plan.result().data}, Pointer{plan.result().data}, a);
+              Pointer{description.source().data}, Pointer{taps},
+              Pointer{bias != nullptr ? bias : description.result().data},
+              Pointer{description.result().data}, a);
 }
 
-void run_weight(Plan& plan) {
+void run_weight(Description& description) {
   static const KernelFamily family{"conv/depthwise_direct.cl", "depthwise_direct_weight"};
   static const KernelFamily finish{"conv/depthwise_direct.cl", "depthwise_direct_finish"};
-  Direct d = prepare(plan);
+  Direct d = prepare(description);
   DepthwiseArguments& a = d.arguments;
   const int64_t places = int64_t{a.images} * a.out_h * a.out_w;
   d.set_width(d.taps() <= 25 ? 2 : 1);
@@ -209,15 +213,16 @@ void run_weight(Plan& plan) {
       static_cast<size_t>(a.parts * d.taps() * a.channels) * c10::elementSize(d.compute));
   launch(d.kernel(family), d.queue,
          NDRange::linear(static_cast<size_t>(groups * a.parts * d.group()), d.group()),
-         Pointer{plan.in.data}, Pointer{partial.get()}, Pointer{plan.out.data}, a);
+         Pointer{description.in.data}, Pointer{partial.get()}, Pointer{description.out.data}, a);
   launch(d.kernel(finish), d.queue, NDRange::grid(a.channels, static_cast<size_t>(d.taps()), 32, 1),
-         Pointer{partial.get()}, Pointer{plan.weight.data}, a);
+         Pointer{partial.get()}, Pointer{description.weight.data}, a);
 }
 
 }  // namespace
 
-const Method depthwise_direct{
-    "depthwise_direct", refuse,
-    [](Plan& plan) { (plan.pass == Pass::weight_gradient ? run_weight : run_images)(plan); }};
+const Implementation depthwise_direct{
+    "depthwise_direct", refuse, [](Description& description) {
+      (description.pass == Pass::weight_gradient ? run_weight : run_images)(description);
+    }};
 
 }  // namespace ocl::conv

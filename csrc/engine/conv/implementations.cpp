@@ -1,6 +1,6 @@
-// The methods for each pass of a convolution, in the order in which each kind of device tries them.
-// Besides its own two files, an added method touches this one, and the declarations in plan.h; a
-// kernel of sums those in contraction.h.
+// The implementations for each pass of a convolution, in the order in which each kind of device
+// tries them. Besides its own two files, an added implementation touches this one, and the
+// declarations in description.h; a kernel of sums those in contraction.h.
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -9,33 +9,33 @@
 #include <vector>
 
 #include "engine/conv/contraction.h"
-#include "engine/conv/plan.h"
+#include "engine/conv/description.h"
 #include "engine/dtype.h"
 
 namespace ocl::conv {
 
 namespace {
 
-constexpr const Method* kForwardOnCpu[] = {
+constexpr const Implementation* kForwardOnCpu[] = {
     &depthwise_lanes, &depthwise_transposed, &depthwise_planes, &winograd, &to_planes, &sums};
-constexpr const Method* kForwardOnGpu[] = {
+constexpr const Implementation* kForwardOnGpu[] = {
     &space_to_depth,   &bfloat16_parts, &bfloat16_planes, &implicit_gemm,
     &depthwise_direct, &to_planes,      &product,         &sums};
 
-constexpr const Method* kInputGradientOnCpu[] = {&depthwise_lanes,
-                                                 &depthwise_transposed,
-                                                 &depthwise_planes,
-                                                 &winograd,
-                                                 &side_by_side,
-                                                 &to_planes,
-                                                 &sums};
-constexpr const Method* kInputGradientOnGpu[] = {
+constexpr const Implementation* kInputGradientOnCpu[] = {&depthwise_lanes,
+                                                         &depthwise_transposed,
+                                                         &depthwise_planes,
+                                                         &winograd,
+                                                         &side_by_side,
+                                                         &to_planes,
+                                                         &sums};
+constexpr const Implementation* kInputGradientOnGpu[] = {
     &bfloat16_parts, &bfloat16_planes, &implicit_gemm,    &to_planes,
     &product,        &phases,          &depthwise_direct, &sums};
 
-constexpr const Method* kWeightGradientOnCpu[] = {&depthwise_lanes, &depthwise_transposed,
-                                                  &depthwise_planes, &product, &sums};
-constexpr const Method* kWeightGradientOnGpu[] = {
+constexpr const Implementation* kWeightGradientOnCpu[] = {&depthwise_lanes, &depthwise_transposed,
+                                                          &depthwise_planes, &product, &sums};
+constexpr const Implementation* kWeightGradientOnGpu[] = {
     &space_to_depth, &bfloat16_parts, &bfloat16_planes, &implicit_gemm, &depthwise_direct, &sums};
 
 // The kernels of sums.
@@ -43,40 +43,43 @@ constexpr const Sum* kSumsOnCpu[] = {&narrow_groups, &narrow_positions, &narrow_
                                      &packed};
 constexpr const Sum* kSumsOnGpu[] = {&few_columns, &direct, &tiled, &packed};
 
-constexpr const Method* kMethods[] = {&space_to_depth,   &bfloat16_parts,
-                                      &bfloat16_planes,  &implicit_gemm,
-                                      &depthwise_lanes,  &depthwise_transposed,
-                                      &depthwise_planes, &depthwise_direct,
-                                      &product,          &winograd,
-                                      &phases,           &side_by_side,
-                                      &to_planes,        &sums};
+constexpr const Implementation* kImplementations[] = {&space_to_depth,   &bfloat16_parts,
+                                                      &bfloat16_planes,  &implicit_gemm,
+                                                      &depthwise_lanes,  &depthwise_transposed,
+                                                      &depthwise_planes, &depthwise_direct,
+                                                      &product,          &winograd,
+                                                      &phases,           &side_by_side,
+                                                      &to_planes,        &sums};
 constexpr const Sum* kAllSums[] = {&narrow_groups, &narrow_positions, &narrow_k, &im2col,
                                    &few_columns,   &direct,           &tiled,    &packed};
 
 /// The end of the list, for a kernel of sums that is asked for.
-void run_sums(Plan& plan) { (to_planes.refuse(plan) == nullptr ? to_planes : sums).run(plan); }
+void run_sums(Description& description) {
+  (to_planes.refuse(description) == nullptr ? to_planes : sums).run(description);
+}
 
 /// Everything that can be asked for. A kernel of sums asks for sums, which ask that kernel first.
-const std::vector<const Method*> by_name = [] {
-  static std::array<Method, std::size(kAllSums)> sums_by_kernel;
-  std::vector<const Method*> methods(std::begin(kMethods), std::end(kMethods));
+const std::vector<const Implementation*> by_name = [] {
+  static std::array<Implementation, std::size(kAllSums)> sums_by_kernel;
+  std::vector<const Implementation*> implementations(std::begin(kImplementations),
+                                                     std::end(kImplementations));
   for (size_t i = 0; i < sums_by_kernel.size(); ++i) {
     sums_by_kernel[i] = {kAllSums[i]->name, sums.refuse, run_sums};
-    methods.push_back(&sums_by_kernel[i]);
+    implementations.push_back(&sums_by_kernel[i]);
   }
-  return methods;
+  return implementations;
 }();
 
-std::span<const Method* const> methods(const Plan& plan) {
-  const bool cpu = plan.device.is_cpu();
-  using Methods = std::span<const Method* const>;
-  switch (plan.pass) {
+std::span<const Implementation* const> implementations(const Description& description) {
+  const bool cpu = description.device.is_cpu();
+  using List = std::span<const Implementation* const>;
+  switch (description.pass) {
     case Pass::forward:
-      return cpu ? Methods(kForwardOnCpu) : Methods(kForwardOnGpu);
+      return cpu ? List(kForwardOnCpu) : List(kForwardOnGpu);
     case Pass::input_gradient:
-      return cpu ? Methods(kInputGradientOnCpu) : Methods(kInputGradientOnGpu);
+      return cpu ? List(kInputGradientOnCpu) : List(kInputGradientOnGpu);
     default:
-      return cpu ? Methods(kWeightGradientOnCpu) : Methods(kWeightGradientOnGpu);
+      return cpu ? List(kWeightGradientOnCpu) : List(kWeightGradientOnGpu);
   }
 }
 
@@ -99,26 +102,28 @@ const char* layout_of(const at::Tensor& tensor) {
   return tensor.movedim(1, -1).is_contiguous() ? "channels last" : "strides";
 }
 
-std::string describe(const Plan& plan) {
+std::string describe(const Description& description) {
   constexpr const char* kPasses[] = {"forward", "input gradient", "weight gradient"};
-  const Window& w = plan.window;
-  const size_t axes = static_cast<size_t>(plan.in.tensor.dim()) - 2;
-  const std::string in = layout_of(plan.in.tensor), out = layout_of(plan.out.tensor);
-  return std::string("convolution ") + kPasses[static_cast<size_t>(plan.pass)] + " " +
-         joined(plan.in.tensor.sizes()) + " with " + joined(plan.weight.tensor.sizes()) + " " +
-         tag(plan.in.dtype) + setting("stride", w.stride, axes, 1) +
-         setting("padding", w.pad, axes, 0) + setting("dilation", w.dilation, axes, 1) +
+  const Window& w = description.window;
+  const size_t axes = static_cast<size_t>(description.in.tensor.dim()) - 2;
+  const std::string in = layout_of(description.in.tensor), out = layout_of(description.out.tensor);
+  return std::string("convolution ") + kPasses[static_cast<size_t>(description.pass)] + " " +
+         joined(description.in.tensor.sizes()) + " with " +
+         joined(description.weight.tensor.sizes()) + " " + tag(description.in.dtype) +
+         setting("stride", w.stride, axes, 1) + setting("padding", w.pad, axes, 0) +
+         setting("dilation", w.dilation, axes, 1) +
          (w.groups > 1 ? ", groups " + std::to_string(w.groups) : "") + ", " +
-         (in == out ? in : "in " + in + ", out " + out) + (plan.epilogue ? ", epilogue" : "");
+         (in == out ? in : "in " + in + ", out " + out) +
+         (description.epilogue ? ", epilogue" : "");
 }
 
 }  // namespace
 
 Engine engine{"convolution", by_name};
 
-void run_convolution(Plan& plan) {
+void run_convolution(Description& description) {
   const DispatchBlock block(engine);
-  run_first(engine, by_name, methods(plan), plan, describe);
+  run_first(engine, by_name, implementations(description), description, describe);
 }
 
 std::span<const Sum* const> sums_of(const Device& device) {

@@ -10,9 +10,9 @@
 #include <array>
 #include <limits>
 
+#include "engine/conv/description.h"
 #include "engine/conv/operands.h"
 #include "engine/conv/phase.h"
-#include "engine/conv/plan.h"
 #include "engine/gemm/bfloat16_planes.h"
 #include "engine/gemm/gemm.h"
 #include "engine/gemm/windows.h"
@@ -28,14 +28,14 @@ namespace {
 
 /// Whether windows have one element each and planes are contiguous, with rows of 16 bytes: then
 /// `product` needs no copy with channels last. A weight's gradient would be a sum of many.
-bool lies_as_product(const Plan& plan) {
+bool lies_as_product(const Description& description) {
   constexpr int64_t kLeastPlane = 128;  // of fewer, products have too few columns
-  const Window& w = plan.window;
-  const at::Tensor &in = plan.in.tensor, &out = plan.out.tensor;
+  const Window& w = description.window;
+  const at::Tensor &in = description.in.tensor, &out = description.out.tensor;
   const auto all = [](const std::array<int64_t, 3>& sizes, int64_t value) {
     return std::ranges::all_of(sizes, [&](int64_t size) { return size == value; });
   };
-  if (plan.pass == Pass::weight_gradient || w.groups > 1 || !all(w.kernel, 1) ||
+  if (description.pass == Pass::weight_gradient || w.groups > 1 || !all(w.kernel, 1) ||
       !all(w.stride, 1) || !all(w.pad, 0)) {
     return false;
   }
@@ -46,28 +46,32 @@ bool lies_as_product(const Plan& plan) {
 
 /// Whether plain tiles are faster than those of sums: for gradients of weights with all channels of
 /// a chunk, where the copies with channels last cost little or aren't needed.
-bool gains_by_tiles(const Plan& plan) {
+bool gains_by_tiles(const Description& description) {
   constexpr int64_t kLeastRows = 64;  // for which an element of the input is worth its copy
-  const Operand& weight = plan.weight;
-  const int64_t rows = weight.size[0] / plan.window.groups;
-  if (plan.pass != Pass::weight_gradient || weight.size[1] % kChunk != 0 || rows % kChunk != 0) {
+  const Operand& weight = description.weight;
+  const int64_t rows = weight.size[0] / description.window.groups;
+  if (description.pass != Pass::weight_gradient || weight.size[1] % kChunk != 0 ||
+      rows % kChunk != 0) {
     return false;
   }
-  const bool last = plan.in.stride[1] == 1 && plan.out.stride[1] == 1;
-  return last || (rows >= kLeastRows && plan.window.taps() > 1);
+  const bool last = description.in.stride[1] == 1 && description.out.stride[1] == 1;
+  return last || (rows >= kLeastRows && description.window.taps() > 1);
 }
 
-const char* refuse(const Plan& plan, c10::ScalarType dtype, bool tiles) {
-  if (const char* reason = refuse_windows(dtype, plan.window, tiles)) return reason;
-  const at::Tensor &in = plan.in.tensor, &out = plan.out.tensor, &weight = plan.weight.tensor;
-  if (plan.out.dtype != plan.in.dtype || plan.weight.dtype != plan.in.dtype) return "dtypes differ";
-  const int64_t groups = plan.window.groups;
+const char* refuse(const Description& description, c10::ScalarType dtype, bool tiles) {
+  if (const char* reason = refuse_windows(dtype, description.window, tiles)) return reason;
+  const at::Tensor &in = description.in.tensor, &out = description.out.tensor,
+                   &weight = description.weight.tensor;
+  if (description.out.dtype != description.in.dtype ||
+      description.weight.dtype != description.in.dtype)
+    return "dtypes differ";
+  const int64_t groups = description.window.groups;
   if (groups > 1 && (weight.size(1) % kChunk != 0 || weight.size(0) / groups % kChunk != 0)) {
     return "groups of few channels have kernels of their own";
   }
-  if (lies_as_product(plan)) return "the matrix product takes its images as they lie";
+  if (lies_as_product(description)) return "the matrix product takes its images as they lie";
   const auto positions = [](const at::Tensor& t) { return t.numel() / t.size(1); };
-  const int64_t terms = std::max(1, plan.window.rounded_terms);
+  const int64_t terms = std::max(1, description.window.rounded_terms);
   const auto image = [&](const at::Tensor& t) { return terms * t.numel() / t.size(0); };
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   const bool large = positions(in) > kMost || positions(out) > kMost || image(in) > kMost / 2 ||
@@ -75,29 +79,32 @@ const char* refuse(const Plan& plan, c10::ScalarType dtype, bool tiles) {
   return large ? "its indices have more than 31 bits" : nullptr;
 }
 
-const char* refuse_allowed(const Plan& plan) {
-  if (plan.window.rounded_terms != 0) return "products in bfloat16 will do";
-  return refuse(plan, plan.in.dtype, gains_by_tiles(plan));
+const char* refuse_allowed(const Description& description) {
+  if (description.window.rounded_terms != 0) return "products in bfloat16 will do";
+  return refuse(description, description.in.dtype, gains_by_tiles(description));
 }
 
-const char* refuse_parts(const Plan& plan) {
+const char* refuse_parts(const Description& description) {
   constexpr int64_t kLeastSize = 32;  // of fewer, a copy costs as much as several products
-  if (plan.window.rounded_terms == 0) return "no single precision that may lose bits to bfloat16";
-  if (plan.window.groups > 1) return "there are groups";
-  if (std::min(plan.weight.size[0], plan.weight.size[1] * plan.window.taps()) < kLeastSize) {
+  if (description.window.rounded_terms == 0)
+    return "no single precision that may lose bits to bfloat16";
+  if (description.window.groups > 1) return "there are groups";
+  if (std::min(description.weight.size[0], description.weight.size[1] * description.window.taps()) <
+      kLeastSize) {
     return "copies of the factors cost more than is won";
   }
-  return refuse(plan, c10::ScalarType::BFloat16, false);
+  return refuse(description, c10::ScalarType::BFloat16, false);
 }
 
-const char* refuse_planes(const Plan& plan) {
+const char* refuse_planes(const Description& description) {
   constexpr int64_t kLeastSize = 32;  // less fills too little of a tile
-  if (plan.without_planes) return "there was no memory for the planes";
-  if (plan.in.dtype != c10::ScalarType::Float) return "not of single precision";
-  if (plan.window.tf32 || plan.window.rounded_terms != 0) return "fewer bits will do";
-  if (plan.window.groups > 1) return "there are groups";
-  const int64_t rows = plan.weight.size[0], channels = plan.weight.size[1];
-  const int64_t columns = plan.transposed() ? channels : channels * plan.window.taps();
+  if (description.without_planes) return "there was no memory for the planes";
+  if (description.in.dtype != c10::ScalarType::Float) return "not of single precision";
+  if (description.window.tf32 || description.window.rounded_terms != 0) return "fewer bits will do";
+  if (description.window.groups > 1) return "there are groups";
+  const int64_t rows = description.weight.size[0], channels = description.weight.size[1];
+  const int64_t columns =
+      description.transposed() ? channels : channels * description.window.taps();
   if (std::min(rows, columns) < kLeastSize) return "rows, columns or k are few";
   if (padded(channels) > 5 * channels / 4) return "there are few channels";
   const auto elements = [](const Operand& t) { return static_cast<double>(t.tensor.numel()); };
@@ -105,26 +112,29 @@ const char* refuse_planes(const Plan& plan) {
   const auto split = [&](const Operand& t) {
     return elements(t) / static_cast<double>(t.size[1]) * static_cast<double>(padded(t.size[1]));
   };
-  const double factors = (plan.pass == Pass::input_gradient ? 0 : split(plan.in)) +
-                         (plan.pass == Pass::forward ? 0 : split(plan.out)) +
-                         (plan.pass == Pass::weight_gradient ? 0 : split(plan.weight));
+  const double factors =
+      (description.pass == Pass::input_gradient ? 0 : split(description.in)) +
+      (description.pass == Pass::forward ? 0 : split(description.out)) +
+      (description.pass == Pass::weight_gradient ? 0 : split(description.weight));
   const double multiplications =
-      elements(plan.out) / static_cast<double>(rows) * elements(plan.weight);
-  const double copies = plan.pass == Pass::weight_gradient ? 0 : copied(plan.result());
-  if (const char* reason = gemm::refuse_planes(plan.device, multiplications, factors, copies)) {
+      elements(description.out) / static_cast<double>(rows) * elements(description.weight);
+  const double copies =
+      description.pass == Pass::weight_gradient ? 0 : copied(description.result());
+  if (const char* reason =
+          gemm::refuse_planes(description.device, multiplications, factors, copies)) {
     return reason;
   }
-  return refuse(plan, c10::ScalarType::BFloat16, false);
+  return refuse(description, c10::ScalarType::BFloat16, false);
 }
 
 /// The windows of a convolution's output, whose positions are `out`'s.
-gemm::Windows windows_over(const Plan& plan, gemm::Windows::Side side) {
-  const Window& w = plan.window;
+gemm::Windows windows_over(const Description& description, gemm::Windows::Side side) {
+  const Window& w = description.window;
   gemm::Windows windows;
   windows.side = side;
   for (size_t axis = 0; axis < kAxes; ++axis) {
-    windows.set_axis(axis, {plan.out.size[2 + axis], w.stride[axis], -w.pad[axis], w.kernel[axis],
-                            w.dilation[axis]});
+    windows.set_axis(axis, {description.out.size[2 + axis], w.stride[axis], -w.pad[axis],
+                            w.kernel[axis], w.dilation[axis]});
   }
   return windows;
 }
@@ -185,16 +195,17 @@ int64_t product_of(const uint32_t (&sizes)[3]) { return int64_t{sizes[0]} * size
 /// the result may be of single precision. out.size counts positions, of at most 2^31: its strides
 /// lead from one to the next. An epilogue sees positions as rows, a group's channels as columns,
 /// and the group as z.
-void multiply(const Plan& plan, gemm::Windows& windows, const Operand& out, const Factor& image,
-              const Factor& rows, Factors factors, const Epilogue* epilogue = nullptr) {
+void multiply(const Description& description, gemm::Windows& windows, const Operand& out,
+              const Factor& image, const Factor& rows, Factors factors,
+              const Epilogue* epilogue = nullptr) {
   const Operand source(image.tensor);
-  const int64_t groups = plan.window.groups, columns = out.size[1] / groups;
+  const int64_t groups = description.window.groups, columns = out.size[1] / groups;
   const int64_t channels = source.size[1] / groups;
   place(windows, out, source, channels);
   const gemm::WindowArguments& w = windows.arguments;
   gemm::Description d;
   d.windows = &windows;
-  d.tf32 = plan.window.tf32;
+  d.tf32 = description.window.tf32;
   d.plane_terms = factors == Factors::in_planes ? gemm::kPlaneTerms : 1;
   d.a_plane = image.plane;
   d.b_plane = rows.plane;
@@ -202,10 +213,10 @@ void multiply(const Plan& plan, gemm::Windows& windows, const Operand& out, cons
   d.n = columns;
   d.k = product_of(w.taps) * channels;
   d.batch = groups;
-  d.beta = plan.bias.defined() ? 1 : 0;
+  d.beta = description.bias.defined() ? 1 : 0;
   d.a = {source.data, source.dtype, d.k, 1, channels};
   d.b = {rows.tensor.const_data_ptr(), source.dtype, 1, d.k, columns * d.k};
-  d.c = {plan.bias_data(), out.dtype, 0, 1, columns};
+  d.c = {description.bias_data(), out.dtype, 0, 1, columns};
   d.out = {out.data, out.dtype, innermost(out, w.grid), 1, columns};
   gemm::product(d, epilogue);
 }
@@ -220,31 +231,31 @@ void deliver(const at::Tensor& result, const at::Tensor& out) {
   if (!result.is_same(out)) out.copy_(result);
 }
 
-void run_forward(Plan& plan, Factors factors) {
-  const at::Tensor& weight = plan.weight.tensor;
-  const int64_t channels = channels_of(weight.size(1), factors, plan.window);
-  const Factor image =
-      image_of(plan.in.tensor, channels * plan.window.groups, factors, plan.window);
-  const Factor rows = rows_of(weight_rows(weight, channels), factors, plan.window);
-  const at::Tensor result = result_for(plan.out.tensor);
-  const Epilogue* const epilogue = plan.take_epilogue(/*channels_last=*/true);
-  gemm::Windows windows = windows_over(plan, gemm::Windows::a);
-  multiply(plan, windows, Operand(result), image, rows, factors, epilogue);
-  if (epilogue == nullptr) deliver(result, plan.out.tensor);
+void run_forward(Description& description, Factors factors) {
+  const at::Tensor& weight = description.weight.tensor;
+  const int64_t channels = channels_of(weight.size(1), factors, description.window);
+  const Factor image = image_of(description.in.tensor, channels * description.window.groups,
+                                factors, description.window);
+  const Factor rows = rows_of(weight_rows(weight, channels), factors, description.window);
+  const at::Tensor result = result_for(description.out.tensor);
+  const Epilogue* const epilogue = description.take_epilogue(/*channels_last=*/true);
+  gemm::Windows windows = windows_over(description, gemm::Windows::a);
+  multiply(description, windows, Operand(result), image, rows, factors, epilogue);
+  if (epilogue == nullptr) deliver(result, description.out.tensor);
 }
 
-void run_input_gradient(const Plan& plan, Factors factors) {
-  const at::Tensor &in = plan.in.tensor, &weight = plan.weight.tensor;
-  const Window& window = plan.window;
+void run_input_gradient(const Description& description, Factors factors) {
+  const at::Tensor &in = description.in.tensor, &weight = description.weight.tensor;
+  const Window& window = description.window;
   const int64_t axes = in.dim() - 2, groups = window.groups;
   const int64_t channels = channels_of(weight.size(0) / groups, factors, window);
-  const Factor image = image_of(plan.out.tensor, channels * groups, factors, window);
+  const Factor image = image_of(description.out.tensor, channels * groups, factors, window);
   const at::Tensor result = result_for(in);
   // Elements that no window covers are in `in` already.
   if (!result.is_same(in) && !covers_all(window)) result.copy_(in);
   std::array<int64_t, 3> phases{};
   for (size_t axis = 0; axis < kAxes; ++axis) {
-    phases[axis] = std::min(window.stride[axis], plan.in.size[2 + axis]);
+    phases[axis] = std::min(window.stride[axis], description.in.size[2 + axis]);
   }
   for (int64_t number = 0; number < phases[0] * phases[1] * phases[2]; ++number) {
     const std::array<int64_t, 3> at{number / (phases[1] * phases[2]),
@@ -256,7 +267,7 @@ void run_input_gradient(const Plan& plan, Factors factors) {
     at::Tensor places = result;
     for (size_t axis = 0; axis < kAxes; ++axis) {
       const Phase& phase = part[axis] =
-          phase_of(window, static_cast<int>(axis), at[axis], plan.in.size[2 + axis]);
+          phase_of(window, static_cast<int>(axis), at[axis], description.in.size[2 + axis]);
       windows.set_axis(axis, {phase.elements, 1, phase.origin, phase.count, -phase.back});
       taps *= phase.count;
       const auto d = static_cast<int64_t>(axis) - kAxes + axes;
@@ -264,24 +275,25 @@ void run_input_gradient(const Plan& plan, Factors factors) {
     }
     if (taps == 0) continue;
     const Factor rows = rows_of(weight_rows(weight, part, groups, channels), factors, window);
-    multiply(plan, windows, Operand(places), image, rows, factors);
+    multiply(description, windows, Operand(places), image, rows, factors);
   }
   deliver(result, in);
 }
 
 /// weight[j][t][c] = sum over images and positions of out[n, o, j] * source(n, o, t, c). As
 /// multiply(); out's positions follow each other at one distance, through all images.
-void run_weight_gradient(const Plan& plan, Factors factors) {
-  const at::Tensor& weight = plan.weight.tensor;
-  const Window& window = plan.window;
+void run_weight_gradient(const Description& description, Factors factors) {
+  const at::Tensor& weight = description.weight.tensor;
+  const Window& window = description.window;
   const int64_t groups = window.groups;
   const int64_t channels = groups > 1 ? weight.size(1) : padded(weight.size(1));
   const int64_t rows = groups > 1 ? weight.size(0) : padded(weight.size(0));
   const bool planes = factors == Factors::in_planes;
-  const Factor image = planes ? image_of(plan.in.tensor, channels, factors, window)
-                              : positions_of(plan.in.tensor, channels * groups, true, window);
-  const Factor gradient = planes ? image_of(plan.out.tensor, rows, factors, window)
-                                 : positions_of(plan.out.tensor, rows, false, window);
+  const Factor image = planes
+                           ? image_of(description.in.tensor, channels, factors, window)
+                           : positions_of(description.in.tensor, channels * groups, true, window);
+  const Factor gradient = planes ? image_of(description.out.tensor, rows, factors, window)
+                                 : positions_of(description.out.tensor, rows, false, window);
   at::DimVector sizes(weight.movedim(1, -1).sizes());
   sizes.front() = rows;
   sizes.back() = channels;
@@ -290,7 +302,7 @@ void run_weight_gradient(const Plan& plan, Factors factors) {
   const at::Tensor result = direct ? moved : at::empty(sizes, weight.options());
 
   const Operand source(image.tensor), out(gradient.tensor);
-  gemm::Windows windows = windows_over(plan, gemm::Windows::b);
+  gemm::Windows windows = windows_over(description, gemm::Windows::b);
   place(windows, out, source, channels);
   const gemm::WindowArguments& w = windows.arguments;
   TORCH_INTERNAL_ASSERT(w.linear);
@@ -306,34 +318,34 @@ void run_weight_gradient(const Plan& plan, Factors factors) {
   d.batch = groups;
   d.a = {out.data, out.dtype, 1, innermost(out, w.grid), d.m};
   d.b = {source.data, source.dtype, d.n, 1, channels};
-  d.out = {result.mutable_data_ptr(), plan.weight.dtype, d.n, 1, d.m * d.n};
+  d.out = {result.mutable_data_ptr(), description.weight.dtype, d.n, 1, d.m * d.n};
   gemm::product(d);
   if (!direct) moved.copy_(result.narrow(0, 0, weight.size(0)).narrow(-1, 0, weight.size(1)));
 }
 
-void run(Plan& plan, Factors factors) {
-  if (plan.pass == Pass::forward) return run_forward(plan, factors);
-  if (plan.pass == Pass::input_gradient) return run_input_gradient(plan, factors);
-  run_weight_gradient(plan, factors);
+void run(Description& description, Factors factors) {
+  if (description.pass == Pass::forward) return run_forward(description, factors);
+  if (description.pass == Pass::input_gradient) return run_input_gradient(description, factors);
+  run_weight_gradient(description, factors);
 }
 
-void run_allowed(Plan& plan) { run(plan, Factors::as_allowed); }
+void run_allowed(Description& description) { run(description, Factors::as_allowed); }
 
-/// In planes, or, where there is no memory for these, by the next method.
-void run_planes(Plan& plan) {
+/// In planes, or, where there is no memory for these, by the next implementation.
+void run_planes(Description& description) {
   try {
-    return run(plan, Factors::in_planes);
+    return run(description, Factors::in_planes);
   } catch (const c10::OutOfMemoryError&) {
-    plan.without_planes = true;
-    plan.epilogue_taken = false;
+    description.without_planes = true;
+    description.epilogue_taken = false;
   }
-  run_convolution(plan);
+  run_convolution(description);
 }
 
 }  // namespace
 
-const Method implicit_gemm{"implicit_gemm", refuse_allowed, run_allowed};
-const Method bfloat16_parts{"bfloat16_parts", refuse_parts, run_allowed};
-const Method bfloat16_planes{"bfloat16_planes", refuse_planes, run_planes};
+const Implementation implicit_gemm{"implicit_gemm", refuse_allowed, run_allowed};
+const Implementation bfloat16_parts{"bfloat16_parts", refuse_parts, run_allowed};
+const Implementation bfloat16_planes{"bfloat16_planes", refuse_planes, run_planes};
 
 }  // namespace ocl::conv

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "engine/conv/contraction.h"
-#include "engine/conv/plan.h"
+#include "engine/conv/description.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "opencl/ceil_div.h"

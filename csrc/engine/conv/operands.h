@@ -9,8 +9,8 @@
 #include <array>
 #include <cstdint>
 
+#include "engine/conv/description.h"
 #include "engine/conv/phase.h"
-#include "engine/conv/plan.h"
 #include "opencl/ceil_div.h"
 
 namespace ocl::conv {

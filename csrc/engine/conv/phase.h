@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "engine/conv/plan.h"
+#include "engine/conv/description.h"
 #include "opencl/ceil_div.h"
 
 namespace ocl::conv {

@@ -6,38 +6,38 @@
 
 #include <vector>
 
-#include "engine/conv/plan.h"
+#include "engine/conv/description.h"
 #include "opencl/ceil_div.h"
 
 namespace ocl::conv {
 
 namespace {
 
-const char* refuse(const Plan& plan) {
-  const Window& window = plan.window;
-  if (!plan.transposed()) return "it serves gradients of inputs alone";
-  if (plan.device.is_cpu()) return "on CPUs a sum per phase does better";
+const char* refuse(const Description& description) {
+  const Window& window = description.window;
+  if (!description.transposed()) return "it serves gradients of inputs alone";
+  if (description.device.is_cpu()) return "on CPUs a sum per phase does better";
   if (window.groups != 1) return "there are groups";
   int64_t phases = 1;
   for (size_t axis = 0; axis < kAxes; ++axis) {
     const int64_t stride = window.stride[axis], pad = window.pad[axis];
     if (window.dilation[axis] != 1) return "there is a dilation";
-    if (plan.in.size[2 + axis] % stride != 0) return "the stride doesn't divide the size";
+    if (description.in.size[2 + axis] % stride != 0) return "the stride doesn't divide the size";
     const int64_t reach = ceil_div(pad, stride), before = reach * stride - pad;
     if (ceil_div(window.kernel[axis] + before, stride) - 1 < reach)
       return "padding exceeds windows";
     phases *= stride;
   }
   if (phases == 1) return "there is no stride";
-  return phases * plan.weight.size[1] > kFewColumns ? "channels are many" : nullptr;
+  return phases * description.weight.size[1] > kFewColumns ? "channels are many" : nullptr;
 }
 
 /// Few channels of `in` and a stride: sums that differ in their place between the strides are
 /// computed as so many channels of one convolution, with the window's elements that each of them
 /// takes, and then take their places. One by one they would share no loads.
-void run(Plan& plan) {
-  const at::Tensor &in = plan.in.tensor, &weight = plan.weight.tensor;
-  const Window& window = plan.window;
+void run(Description& description) {
+  const at::Tensor &in = description.in.tensor, &weight = description.weight.tensor;
+  const Window& window = description.window;
   const int64_t axes = weight.dim() - 2, channels = weight.size(1);
   int64_t phases = 1;
   Window shared;  // of the convolution with all phases
@@ -69,10 +69,11 @@ void run(Plan& plan) {
   sizes.insert(sizes.begin(), {phases * channels, weight.size(0)});
   const at::Tensor windows = at::constant_pad_nd(weight, padding).reshape(split).permute(order);
   const at::Tensor taps = at::flip(windows, flipped).reshape(sizes);
-  const at::Tensor addend = plan.bias.defined() ? plan.bias.repeat({phases}) : at::Tensor();
+  const at::Tensor addend =
+      description.bias.defined() ? description.bias.repeat({phases}) : at::Tensor();
   grid.insert(grid.begin() + 1, phases * channels);
   const at::Tensor result = at::empty(grid, in.options());
-  Plan of_phases(Pass::forward, plan.out.tensor, result, taps, addend, shared);
+  Description of_phases(Pass::forward, description.out.tensor, result, taps, addend, shared);
   run_convolution(of_phases);
   // From [image][phases][channel][positions] to [image][channel][position, phase along each axis].
   at::DimVector shape{in.size(0)}, target{in.size(0), channels};
@@ -91,6 +92,6 @@ void run(Plan& plan) {
 
 }  // namespace
 
-const Method phases{"phases", refuse, run};
+const Implementation phases{"phases", refuse, run};
 
 }  // namespace ocl::conv

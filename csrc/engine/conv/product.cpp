@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "engine/conv/plan.h"
+#include "engine/conv/description.h"
 #include "engine/gemm/gemm.h"
 
 namespace ocl::conv {
@@ -50,11 +50,11 @@ bool joins_images(const Operand& in, const Operand& out) {
                              out.stride[0] == positions * position_stride(out));
 }
 
-gemm::Description weight_product(const Plan& plan) {
-  const Operand &in = plan.in, &out = plan.out, &weight = plan.weight;
+gemm::Description weight_product(const Description& description) {
+  const Operand &in = description.in, &out = description.out, &weight = description.weight;
   gemm::Description d;
-  d.tf32 = plan.window.tf32;
-  d.rounded_terms = plan.window.rounded_terms;
+  d.tf32 = description.window.tf32;
+  d.rounded_terms = description.window.rounded_terms;
   d.m = weight.size[0];
   d.n = weight.size[1];
   d.k = in.size[0] * in.size[2] * in.size[3] * in.size[4];
@@ -64,18 +64,19 @@ gemm::Description weight_product(const Plan& plan) {
   return d;
 }
 
-gemm::Description position_product(const Plan& plan) {
-  const Operand &in = plan.source(), &out = plan.result(), &weight = plan.weight;
-  const bool transposed = plan.transposed();
+gemm::Description position_product(const Description& description) {
+  const Operand &in = description.source(), &out = description.result(),
+                &weight = description.weight;
+  const bool transposed = description.transposed();
   const int64_t positions = in.size[2] * in.size[3] * in.size[4];
   const int64_t in_position = position_stride(in), out_position = position_stride(out);
   gemm::Description d;
-  d.tf32 = plan.window.tf32;
-  d.rounded_terms = plan.window.rounded_terms;
+  d.tf32 = description.window.tf32;
+  d.rounded_terms = description.window.rounded_terms;
   d.k = in.size[1];
   const gemm::Operand weights{weight.data, weight.dtype, weight.stride[transposed ? 1 : 0],
                               weight.stride[transposed ? 0 : 1], 0};
-  d.beta = plan.bias_data() != nullptr ? 1 : 0;
+  d.beta = description.bias_data() != nullptr ? 1 : 0;
   if (out.stride[1] == 1) {
     // Channels last: positions are rows, and images follow each other mostly.
     const bool joined = joins_images(in, out);
@@ -84,7 +85,7 @@ gemm::Description position_product(const Plan& plan) {
     d.n = out.size[1];
     d.a = {in.data, in.dtype, in_position, in.stride[1], in.stride[0]};
     d.b = {weights.data, weights.dtype, weights.column_stride, weights.row_stride, 0};
-    d.c = {plan.bias_data(), out.dtype, 0, 1, 0};
+    d.c = {description.bias_data(), out.dtype, 0, 1, 0};
     d.out = {out.data, out.dtype, out_position, out.stride[1], out.stride[0]};
   } else {
     d.m = out.size[1];
@@ -92,17 +93,17 @@ gemm::Description position_product(const Plan& plan) {
     d.batch = in.size[0];
     d.a = weights;
     d.b = {in.data, in.dtype, in.stride[1], in_position, in.stride[0]};
-    d.c = {plan.bias_data(), out.dtype, 1, 0, 0};
+    d.c = {description.bias_data(), out.dtype, 1, 0, 0};
     d.out = {out.data, out.dtype, out.stride[1], out_position, out.stride[0]};
   }
   return d;
 }
 
 /// Why the product of every element of windows doesn't make the gradient.
-const char* refuse_side_by_side(const Plan& plan) {
-  if (plan.device.is_cpu()) return "the convolutions of CPUs store results in their places";
-  if (!c10::isFloatingType(plan.in.dtype)) return "the dtype is no floating one";
-  if (plan.bias.defined() && c10::elementSize(plan.in.dtype) < 4) {
+const char* refuse_side_by_side(const Description& description) {
+  if (description.device.is_cpu()) return "the convolutions of CPUs store results in their places";
+  if (!c10::isFloatingType(description.in.dtype)) return "the dtype is no floating one";
+  if (description.bias.defined() && c10::elementSize(description.in.dtype) < 4) {
     return "half types would be rounded before the bias is added";
   }
   return nullptr;
@@ -110,9 +111,10 @@ const char* refuse_side_by_side(const Plan& plan) {
 
 /// Windows that lie side by side: one product with every element of the windows, whose elements
 /// then take their places.
-void run_side_by_side(const Plan& plan) {
-  const at::Tensor &in = plan.in.tensor, &out = plan.out.tensor, &weight = plan.weight.tensor;
-  const int64_t axes = weight.dim() - 2, taps = plan.window.taps();
+void run_side_by_side(const Description& description) {
+  const at::Tensor &in = description.in.tensor, &out = description.out.tensor,
+                   &weight = description.weight.tensor;
+  const int64_t axes = weight.dim() - 2, taps = description.window.taps();
   const int64_t positions = out.numel() / (out.size(0) * out.size(1));
   const int64_t images = out.size(0), channels = out.size(1), columns = weight.size(1);
   const bool last = in.stride(1) == 1 && columns > 1;
@@ -141,49 +143,55 @@ void run_side_by_side(const Plan& plan) {
   }
   const at::Tensor places = product.view(shape).permute(order);
   const at::Tensor whole = in.view(places.sizes());
-  if (plan.bias.defined()) {
+  if (description.bias.defined()) {
     at::DimVector along(static_cast<size_t>(places.dim()), 1);
     along[1] = columns;
     at::Tensor result = whole;
-    at::add_out(result, places, plan.bias.view(along));
+    at::add_out(result, places, description.bias.view(along));
   } else {
     whole.copy_(places);
   }
 }
 
-const char* refuse(const Plan& plan) {
-  if (plan.transposed() && plan.window.taps() > 1 && lie_side_by_side(plan)) {
-    return refuse_side_by_side(plan);
+const char* refuse(const Description& description) {
+  if (description.transposed() && description.window.taps() > 1 && lie_side_by_side(description)) {
+    return refuse_side_by_side(description);
   }
-  if (!has_single_elements(plan.window)) return "windows have several elements, or lie apart";
-  if (position_stride(plan.out) == 0 || position_stride(plan.in) == 0) {
+  if (!has_single_elements(description.window))
+    return "windows have several elements, or lie apart";
+  if (position_stride(description.out) == 0 || position_stride(description.in) == 0) {
     return "positions aren't equally far apart";
   }
-  if (plan.pass == Pass::weight_gradient) {
-    if (plan.in.stride[1] != 1 || plan.out.stride[1] != 1) return "channels aren't last";
-    if (!joins_images(plan.in, plan.out)) return "images lie apart";
-    return gemm::takes_k_blocking(weight_product(plan)) ? nullptr
-                                                        : "the product would pack its operands";
+  if (description.pass == Pass::weight_gradient) {
+    if (description.in.stride[1] != 1 || description.out.stride[1] != 1)
+      return "channels aren't last";
+    if (!joins_images(description.in, description.out)) return "images lie apart";
+    return gemm::takes_k_blocking(weight_product(description))
+               ? nullptr
+               : "the product would pack its operands";
   }
-  if (!c10::isFloatingType(plan.in.dtype)) return "the dtype is no floating one";
-  if (plan.device.is_cpu()) return "on CPUs packed does better";
-  const Operand &in = plan.source(), &out = plan.result();
+  if (!c10::isFloatingType(description.in.dtype)) return "the dtype is no floating one";
+  if (description.device.is_cpu()) return "on CPUs packed does better";
+  const Operand &in = description.source(), &out = description.result();
   if (out.stride[1] == 1 && joins_images(in, out)) return nullptr;
   return in.size[2] * in.size[3] * in.size[4] < kLeastPlane ? "planes are small" : nullptr;
 }
 
-void run(Plan& plan) {
-  if (plan.window.taps() > 1) return run_side_by_side(plan);
-  const gemm::Description product =
-      plan.pass == Pass::weight_gradient ? weight_product(plan) : position_product(plan);
+void run(Description& description) {
+  if (description.window.taps() > 1) return run_side_by_side(description);
+  const gemm::Description product = description.pass == Pass::weight_gradient
+                                        ? weight_product(description)
+                                        : position_product(description);
   // The rows of most epilogues are those of one product.
-  const bool taken = product.batch == 1 || (plan.epilogue != nullptr && plan.epilogue->images_as_z);
-  const Epilogue* const epilogue = taken ? plan.take_epilogue(plan.out.stride[1] == 1) : nullptr;
+  const bool taken =
+      product.batch == 1 || (description.epilogue != nullptr && description.epilogue->images_as_z);
+  const Epilogue* const epilogue =
+      taken ? description.take_epilogue(description.out.stride[1] == 1) : nullptr;
   gemm::product(product, epilogue);
 }
 
 }  // namespace
 
-const Method product{"product", refuse, run};
+const Implementation product{"product", refuse, run};
 
 }  // namespace ocl::conv

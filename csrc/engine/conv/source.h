@@ -5,8 +5,8 @@
 
 #include <array>
 
+#include "engine/conv/description.h"
 #include "engine/conv/dtype.h"
-#include "engine/conv/plan.h"
 #include "opencl/device.h"
 
 namespace ocl::conv {

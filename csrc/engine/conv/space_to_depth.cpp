@@ -8,9 +8,9 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 
+#include "engine/conv/description.h"
 #include "engine/conv/implicit_gemm.h"
 #include "engine/conv/operands.h"
-#include "engine/conv/plan.h"
 #include "opencl/ceil_div.h"
 
 namespace ocl::conv {
@@ -47,14 +47,14 @@ at::Tensor folded(const at::Tensor& last, int64_t stride) {
   return last.contiguous().view(sizes).movedim(-1, 1);
 }
 
-const char* refuse(const Plan& plan) {
-  const Window& window = plan.window;
-  if (plan.device.is_cpu()) return "CPUs pack any windows";
-  if (plan.pass == Pass::input_gradient) return "it doesn't serve gradients of inputs";
+const char* refuse(const Description& description) {
+  const Window& window = description.window;
+  if (description.device.is_cpu()) return "CPUs pack any windows";
+  if (description.pass == Pass::input_gradient) return "it doesn't serve gradients of inputs";
   if (window.groups != 1) return "there are groups";
   if (window.stride[kInner] == 1) return "there is no stride along lines";
   if (window.dilation[kInner] != 1 && window.kernel[kInner] > 1) return "there is a dilation";
-  const int64_t channels = plan.weight.size[1];
+  const int64_t channels = description.weight.size[1];
   const Window folded = folded_window(window);
   const auto chunks = [](int64_t count, const Window& of) {
     return ceil_div(count, kChunk) * of.taps();
@@ -63,50 +63,51 @@ const char* refuse(const Plan& plan) {
       chunks(channels * window.stride[kInner], folded) >= chunks(channels, window)) {
     return "channels are many enough";
   }
-  return refuse_windows(plan.in.dtype, folded, plan.pass == Pass::weight_gradient);
+  return refuse_windows(description.in.dtype, folded, description.pass == Pass::weight_gradient);
 }
 
-at::Tensor folded_input(const Plan& plan) {
-  const Line line(plan.window);
-  at::Tensor in = plan.in.tensor.movedim(1, -1);
+at::Tensor folded_input(const Description& description) {
+  const Line line(description.window);
+  at::Tensor in = description.in.tensor.movedim(1, -1);
   if (const int64_t rest = in.size(-2) % line.stride; rest != 0) {
     in = at::constant_pad_nd(in, {0, 0, 0, line.stride - rest});
   }
   return folded(in, line.stride);
 }
 
-void run_forward(Plan& plan) {
-  const Line line(plan.window);
-  at::Tensor weight = plan.weight.tensor.movedim(1, -1);
+void run_forward(Description& description) {
+  const Line line(description.window);
+  at::Tensor weight = description.weight.tensor.movedim(1, -1);
   const int64_t behind = line.kernel * line.stride - line.shift - weight.size(-2);
   if (line.shift + behind > 0) {
     weight = at::constant_pad_nd(weight, {0, 0, line.shift, behind});
   }
-  const Window window = folded_window(plan.window);
-  Plan of_depth(Pass::forward, folded_input(plan), plan.out.tensor, folded(weight, line.stride),
-                plan.bias, window, plan.epilogue);
+  const Window window = folded_window(description.window);
+  Description of_depth(Pass::forward, folded_input(description), description.out.tensor,
+                       folded(weight, line.stride), description.bias, window, description.epilogue);
   run_convolution(of_depth);
-  plan.epilogue_taken = of_depth.epilogue_taken;
+  description.epilogue_taken = of_depth.epilogue_taken;
 }
 
-void run_weight(const Plan& plan) {
-  const Line line(plan.window);
-  const at::Tensor target = plan.weight.tensor.movedim(1, -1);
+void run_weight(const Description& description) {
+  const Line line(description.window);
+  const at::Tensor target = description.weight.tensor.movedim(1, -1);
   at::DimVector sizes(target.sizes().begin(), target.sizes().end());
   sizes[sizes.size() - 2] = line.kernel * line.stride;
   const at::Tensor columns = at::empty(sizes, target.options());
-  const Window window = folded_window(plan.window);
-  Plan of_depth(Pass::weight_gradient, folded_input(plan), plan.out.tensor,
-                folded(columns, line.stride), plan.bias, window);
+  const Window window = folded_window(description.window);
+  Description of_depth(Pass::weight_gradient, folded_input(description), description.out.tensor,
+                       folded(columns, line.stride), description.bias, window);
   run_convolution(of_depth);
   target.copy_(columns.narrow(-2, line.shift, target.size(-2)));
 }
 
 }  // namespace
 
-const Method space_to_depth{"space_to_depth", refuse, [](Plan& plan) {
-                              if (plan.pass == Pass::weight_gradient) return run_weight(plan);
-                              run_forward(plan);
-                            }};
+const Implementation space_to_depth{"space_to_depth", refuse, [](Description& description) {
+                                      if (description.pass == Pass::weight_gradient)
+                                        return run_weight(description);
+                                      run_forward(description);
+                                    }};
 
 }  // namespace ocl::conv

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "engine/conv/contraction.h"
+#include "engine/conv/description.h"
 #include "engine/conv/phase.h"
-#include "engine/conv/plan.h"
 #include "engine/conv/source.h"
 #include "engine/dtype.h"
 
@@ -52,11 +52,11 @@ void run_sum(Contraction& sum) {
   run_first(engine, all_sums(), sums_of(sum.device), sum, describe_sum);
 }
 
-Contraction make_contraction(const Plan& plan) {
-  Contraction contraction{plan.device, plan.queue};
-  contraction.dtype = contraction.b_dtype = plan.in.dtype;
-  contraction.compute = computed_in(plan.in.dtype);
-  contraction.groups = plan.window.groups;
+Contraction make_contraction(const Description& description) {
+  Contraction contraction{description.device, description.queue};
+  contraction.dtype = contraction.b_dtype = description.in.dtype;
+  contraction.compute = computed_in(description.in.dtype);
+  contraction.groups = description.window.groups;
   return contraction;
 }
 
@@ -70,17 +70,17 @@ bool is_depthwise(const Operand& tensor, const Operand& weight, int64_t groups) 
   return groups > 1 && weight.size[0] == groups && weight.size[1] == 1 && tensor.stride[1] == 1;
 }
 
-void sum_forward(Plan& plan) {
-  const Operand &in = plan.in, &out = plan.out;
-  const Window& w = plan.window;
-  const bool last = plan.epilogue != nullptr && plan.epilogue->channels_last;
+void sum_forward(Description& description) {
+  const Operand &in = description.in, &out = description.out;
+  const Window& w = description.window;
+  const bool last = description.epilogue != nullptr && description.epilogue->channels_last;
   const int64_t plane = out.size[2] * out.size[3] * out.size[4];
   const Reach reach = reach_of_windows(out, w);
-  Contraction sum = make_contraction(plan);
+  Contraction sum = make_contraction(description);
   c10::DataPtr weight_copy;
-  const Operand weight = sum.device.is_cpu() && is_depthwise(in, plan.weight, w.groups)
-                             ? weight_channels_last(plan.weight, weight_copy)
-                             : plan.weight;
+  const Operand weight = sum.device.is_cpu() && is_depthwise(in, description.weight, w.groups)
+                             ? weight_channels_last(description.weight, weight_copy)
+                             : description.weight;
   sum.b_dtype = weight.dtype;
   const bool planes =
       takes_planes(sum, weight.size[0] / w.groups, out.size[2 + kAxes - 1], w.stride[kAxes - 1]);
@@ -106,26 +106,26 @@ void sum_forward(Plan& plan) {
     sum.out_group = sum.columns * out.stride[1];
     set_origin(sum, source, reach);
     sum.b = weight.data;
-    sum.bias = static_cast<const char*>(plan.bias_data());
+    sum.bias = static_cast<const char*>(description.bias_data());
     sum.out = advance(out.data, out.dtype, image * out.stride[0]);
     // Channels would be innermost in planes of one element, too.
-    sum.epilogue = last || plane > 1 ? plan.epilogue : nullptr;
+    sum.epilogue = last || plane > 1 ? description.epilogue : nullptr;
     sum.epilogue_taken = false;
     sum.position0 = image * plane;
     sum.plane = last ? 0 : plane;
     sum.all = out.size[1];
     run_sum(sum);
-    if (plan.epilogue == nullptr || sum.epilogue_taken) continue;
+    if (description.epilogue == nullptr || sum.epilogue_taken) continue;
     const int64_t rows = last ? plane : out.size[1];
-    apply(*plan.epilogue, sum.out, out.dtype, image * rows, images * rows,
+    apply(*description.epilogue, sum.out, out.dtype, image * rows, images * rows,
           last ? out.size[1] : plane);
   }
-  plan.epilogue_taken = plan.epilogue != nullptr;
+  description.epilogue_taken = description.epilogue != nullptr;
 }
 
-void sum_input_gradient(const Plan& plan) {
-  const Operand &in = plan.in, &out = plan.out;
-  const Window& w = plan.window;
+void sum_input_gradient(const Description& description) {
+  const Operand &in = description.in, &out = description.out;
+  const Window& w = description.window;
   // Per axis: the window's parts, and the coordinates of `out` they touch.
   std::array<std::vector<Phase>, kAxes> phases;
   Reach reach;
@@ -138,11 +138,11 @@ void sum_input_gradient(const Plan& plan) {
       reach.high[axis] = std::max(reach.high[axis], p.origin + p.elements - 1);
     }
   }
-  Contraction sum = make_contraction(plan);
+  Contraction sum = make_contraction(description);
   c10::DataPtr weight_copy;
-  const Operand weight = sum.device.is_cpu() && is_depthwise(out, plan.weight, w.groups)
-                             ? weight_channels_last(plan.weight, weight_copy)
-                             : plan.weight;
+  const Operand weight = sum.device.is_cpu() && is_depthwise(out, description.weight, w.groups)
+                             ? weight_channels_last(description.weight, weight_copy)
+                             : description.weight;
   sum.b_dtype = weight.dtype;
   const bool planes = takes_planes(sum, weight.size[1], in.size[2 + kAxes - 1], 1);
   const int64_t step = images_at_a_time(sum.device, in.size[0], copy_bytes(out, reach));
@@ -157,7 +157,7 @@ void sum_input_gradient(const Plan& plan) {
     sum.a_group = channels * a[1];
     sum.b_group = channels * weight.stride[0];
     sum.out_group = sum.columns * in.stride[1];
-    sum.bias = static_cast<const char*>(plan.bias_data());
+    sum.bias = static_cast<const char*>(description.bias_data());
     const int64_t parts = static_cast<int64_t>(phases[0].size() * phases[1].size()) *
                           static_cast<int64_t>(phases[2].size());
     for (int64_t part = 0; part < parts; ++part) {
@@ -193,11 +193,11 @@ void sum_input_gradient(const Plan& plan) {
   }
 }
 
-void sum_weight_gradient(const Plan& plan, const Operand& weight) {
-  const Operand &in = plan.in, &out = plan.out;
-  const Window& w = plan.window;
+void sum_weight_gradient(const Description& description, const Operand& weight) {
+  const Operand &in = description.in, &out = description.out;
+  const Window& w = description.window;
   const Reach reach = reach_of_windows(out, w);
-  Contraction sum = make_contraction(plan);
+  Contraction sum = make_contraction(description);
   const int64_t packed = out.size[1] * out.size[2] * out.size[3] * out.size[4] *
                          static_cast<int64_t>(c10::elementSize(sum.compute));
   // Kernels for few columns can't go on with a sum.
@@ -235,26 +235,27 @@ void sum_weight_gradient(const Plan& plan, const Operand& weight) {
   }
 }
 
-void sum_weight_gradient(const Plan& plan) {
-  const Operand& weight = plan.weight;
+void sum_weight_gradient(const Description& description) {
+  const Operand& weight = description.weight;
   // Where channels are groups and lie innermost, vectors run along them, if they do in the weight.
-  if (plan.window.groups == 1 || weight.size[0] != plan.window.groups || plan.in.stride[1] != 1 ||
-      plan.out.stride[1] != 1) {
-    sum_weight_gradient(plan, weight);
+  if (description.window.groups == 1 || weight.size[0] != description.window.groups ||
+      description.in.stride[1] != 1 || description.out.stride[1] != 1) {
+    sum_weight_gradient(description, weight);
     return;
   }
   const at::Tensor channels_last = at::empty_like(weight.tensor.movedim(0, -1)).movedim(-1, 0);
-  sum_weight_gradient(plan, Operand(channels_last));
+  sum_weight_gradient(description, Operand(channels_last));
   weight.tensor.copy_(channels_last);
 }
 
 }  // namespace
 
-const Method sums{"sums", [](const Plan&) -> const char* { return nullptr; },
-                  [](Plan& plan) {
-                    if (plan.pass == Pass::forward) return sum_forward(plan);
-                    if (plan.pass == Pass::input_gradient) return sum_input_gradient(plan);
-                    sum_weight_gradient(plan);
-                  }};
+const Implementation sums{"sums", [](const Description&) -> const char* { return nullptr; },
+                          [](Description& description) {
+                            if (description.pass == Pass::forward) return sum_forward(description);
+                            if (description.pass == Pass::input_gradient)
+                              return sum_input_gradient(description);
+                            sum_weight_gradient(description);
+                          }};
 
 }  // namespace ocl::conv

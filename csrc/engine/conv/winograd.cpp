@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "engine/conv/contraction.h"
-#include "engine/conv/plan.h"
+#include "engine/conv/description.h"
 #include "engine/conv/source.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
@@ -43,13 +43,13 @@ struct Geometry {
   Reach reach;
 };
 
-Geometry geometry_of(const Plan& plan) {
+Geometry geometry_of(const Description& description) {
   Geometry g{};
   // A convolution's gradient by its input is the convolution with the windows reversed.
-  g.pad = {plan.window.pad[1], plan.window.pad[2]};
-  if (plan.transposed()) g.pad = {2 - g.pad[0], 2 - g.pad[1]};
-  g.image_lines = ceil_div(plan.result().size[3], 2);
-  g.tiles = ceil_div(plan.result().size[4], 2);
+  g.pad = {description.window.pad[1], description.window.pad[2]};
+  if (description.transposed()) g.pad = {2 - g.pad[0], 2 - g.pad[1]};
+  g.image_lines = ceil_div(description.result().size[3], 2);
+  g.tiles = ceil_div(description.result().size[4], 2);
   g.strip = tiles_of_strip(g.tiles);
   g.strips = ceil_div(g.tiles, g.strip);
   g.line_tiles = g.strips * g.strip;
@@ -58,19 +58,20 @@ Geometry geometry_of(const Plan& plan) {
   return g;
 }
 
-const char* refuse(const Plan& plan) {
-  if (plan.pass == Pass::weight_gradient) return "it doesn't serve gradients of weights";
-  const Window& w = plan.window;
+const char* refuse(const Description& description) {
+  if (description.pass == Pass::weight_gradient) return "it doesn't serve gradients of weights";
+  const Window& w = description.window;
   const std::array<int64_t, 3> window{1, 3, 3}, one{1, 1, 1};
-  if (w.kernel != window || w.pad[0] != 0 || plan.in.size[2] != 1) return "windows aren't 3 x 3";
+  if (w.kernel != window || w.pad[0] != 0 || description.in.size[2] != 1)
+    return "windows aren't 3 x 3";
   if (w.stride != one || w.dilation != one) return "there is a stride or a dilation";
-  const Operand &in = plan.source(), &out = plan.result();
+  const Operand &in = description.source(), &out = description.result();
   if (computed_in(in.dtype) != c10::ScalarType::Float) return "sums aren't of floats";
   if (std::min(in.size[1], out.size[1]) / w.groups < kLeastChannels) return "channels are few";
   const gemm::PackedParameters parameters =
-      gemm::parameters_of(plan.device, sizeof(float), false).packed;
+      gemm::parameters_of(description.device, sizeof(float), false).packed;
   if (parameters.width < kLeastLanes || in.size[1] < parameters.width) return "vectors are narrow";
-  const Geometry g = geometry_of(plan);
+  const Geometry g = geometry_of(description);
   if (std::min(g.pad[0], g.pad[1]) < 0) return "the padding exceeds the windows";
   if (g.tiles < kLeastLanes || in.size[0] * g.image_lines * g.tiles < kLeastTiles) {
     return "images are small";
@@ -80,21 +81,22 @@ const char* refuse(const Plan& plan) {
   return nullptr;
 }
 
-void run(Plan& plan) {
+void run(Description& description) {
   static const KernelFamily weight_family{"conv/winograd.cl", "winograd_weight"};
   static const KernelFamily input_family{"conv/winograd.cl", "winograd_input"};
   static const KernelFamily product_family{"conv/winograd.cl", "winograd_product"};
-  Device& device = plan.device;
-  Queue& queue = plan.queue;
-  const Operand &in = plan.source(), &out = plan.result(), &weight = plan.weight;
-  const Window& w = plan.window;
-  const bool transposed = plan.transposed();
-  const void* const bias = plan.bias_data();
+  Device& device = description.device;
+  Queue& queue = description.queue;
+  const Operand &in = description.source(), &out = description.result(),
+                &weight = description.weight;
+  const Window& w = description.window;
+  const bool transposed = description.transposed();
+  const void* const bias = description.bias_data();
   const int64_t channels = in.size[1] / w.groups, columns = out.size[1] / w.groups;
   const int64_t height = out.size[3], width = out.size[4];
   const gemm::PackedParameters parameters =
       gemm::parameters_of(device, sizeof(float), false).packed;
-  const auto [pad, image_lines, tiles, strip, strips, line_tiles, reach] = geometry_of(plan);
+  const auto [pad, image_lines, tiles, strip, strips, line_tiles, reach] = geometry_of(description);
 
   WinogradArguments p{};
   p.channels = static_cast<uint32_t>(channels);
@@ -119,8 +121,8 @@ void run(Plan& plan) {
     window = advance(weight.data, weight.dtype, 2 * (weight.stride[3] + weight.stride[4]));
   }
   p.flags = bias != nullptr ? kConvBias : 0;
-  const bool last = plan.epilogue != nullptr && plan.epilogue->channels_last;
-  const Epilogue* const epilogue = plan.take_epilogue(last);
+  const bool last = description.epilogue != nullptr && description.epilogue->channels_last;
+  const Epilogue* const epilogue = description.take_epilogue(last);
   p.plane = static_cast<uint32_t>(last ? 0 : height * width);
   p.all = static_cast<uint32_t>(out.size[1]);
 
@@ -208,6 +210,6 @@ void run(Plan& plan) {
 
 }  // namespace
 
-const Method winograd{"winograd", refuse, run};
+const Implementation winograd{"winograd", refuse, run};
 
 }  // namespace ocl::conv

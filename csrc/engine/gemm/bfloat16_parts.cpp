@@ -85,6 +85,6 @@ void write_bfloat16_parts(Queue& queue, int terms, bool second, const FloatLines
       cl_ulong{lines.batch_stride}, lines.length, lines.lines, cl_ulong{pitch});
 }
 
-const Method bfloat16_parts{"bfloat16_parts", refuse, run};
+const Implementation bfloat16_parts{"bfloat16_parts", refuse, run};
 
 }  // namespace ocl::gemm

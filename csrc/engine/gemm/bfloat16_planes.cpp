@@ -155,6 +155,6 @@ void write_bfloat16_planes(Queue& queue, const FloatImages& images, char* out, u
          cl_ulong{planes.distance});
 }
 
-const Method bfloat16_planes{"bfloat16_planes", refuse, run};
+const Implementation bfloat16_planes{"bfloat16_planes", refuse, run};
 
 }  // namespace ocl::gemm

@@ -21,6 +21,6 @@ void run_direct(const Plan& plan) {
 
 }  // namespace
 
-const Method direct{"direct", refuse_direct, run_direct};
+const Implementation direct{"direct", refuse_direct, run_direct};
 
 }  // namespace ocl::gemm

@@ -54,7 +54,7 @@ struct Description {
 /// Enqueues the product on the current stream of the current device. Sizes may be 0. Throws
 /// NotImplementedError for a dtype without a product (bool), Error for a device failure.
 ///
-/// The first method in implementations.cpp that does not refuse runs.
+/// The first implementation in implementations.cpp that does not refuse runs.
 /// TORCH_OCL_VERBOSE=dispatch prints the reasons, TORCH_OCL_GEMM=<name> asks for one (where it
 /// refuses, the order holds). With torch.ocl.tunable it is the one that the tuner found fastest.
 ///

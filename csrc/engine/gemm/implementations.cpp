@@ -1,5 +1,5 @@
-// The methods there are, and in which order each kind of device tries them. Besides its own two
-// files, an added method touches this one, and the declarations in plan.h.
+// The implementations there are, and in which order each kind of device tries them. Besides its own
+// two files, an added implementation touches this one, and the declarations in plan.h.
 #include <span>
 #include <string>
 
@@ -13,33 +13,34 @@ namespace ocl::gemm {
 
 namespace {
 
-constexpr const Method* kOnCpu[] = {&small,          &skinny_axpy, &skinny_dot, &k_blocking,
-                                    &bfloat16_parts, &packed,      &direct};
+constexpr const Implementation* kOnCpu[] = {&small,          &skinny_axpy, &skinny_dot, &k_blocking,
+                                            &bfloat16_parts, &packed,      &direct};
 
-constexpr const Method* kOnGpu[] = {&group_axpy,      &group_dot,   &bfloat16_parts,
-                                    &bfloat16_planes, &tensor_core, &tensor_core_f64,
-                                    &tiled,           &packed,      &direct};
+constexpr const Implementation* kOnGpu[] = {&group_axpy,      &group_dot,   &bfloat16_parts,
+                                            &bfloat16_planes, &tensor_core, &tensor_core_f64,
+                                            &tiled,           &packed,      &direct};
 // Where a kernel can ask for sub-groups of a size, on Intel's GPUs.
-constexpr const Method* kOnSubgroupGpu[] = {&group_axpy, &group_dot, &subgroup,
-                                            &tiled,      &packed,    &direct};
-constexpr const Method* kOnMatrixGpu[] = {&group_axpy,      &group_dot, &bfloat16_parts,
-                                          &subgroup_matrix, &subgroup,  &tiled,
-                                          &packed,          &direct};
+constexpr const Implementation* kOnSubgroupGpu[] = {&group_axpy, &group_dot, &subgroup,
+                                                    &tiled,      &packed,    &direct};
+constexpr const Implementation* kOnMatrixGpu[] = {&group_axpy,      &group_dot, &bfloat16_parts,
+                                                  &subgroup_matrix, &subgroup,  &tiled,
+                                                  &packed,          &direct};
 // AMD's GPUs, by their own driver.
-constexpr const Method* kOnWaveGpu[] = {&group_axpy, &group_dot, &bfloat16_parts, &wave_matrix,
-                                        &tiled,      &packed,    &direct};
-constexpr const Method* kAll[] = {
+constexpr const Implementation* kOnWaveGpu[] = {
+    &group_axpy, &group_dot, &bfloat16_parts, &wave_matrix, &tiled, &packed, &direct};
+constexpr const Implementation* kAll[] = {
     &small,       &skinny_axpy,     &skinny_dot,      &group_axpy,
     &group_dot,   &k_blocking,      &bfloat16_parts,  &bfloat16_planes,
     &tensor_core, &tensor_core_f64, &subgroup_matrix, &subgroup,
     &wave_matrix, &tiled,           &packed,          &direct};
 
-constexpr const Method* kAllOfWindows[] = {&tensor_core, &subgroup_matrix, &wave_matrix, &tiled};
-constexpr const Method* kOfWindows[] = {&tensor_core, &tiled};
-constexpr const Method* kOfWindowsOnMatrixGpu[] = {&subgroup_matrix, &tiled};
-constexpr const Method* kOfWindowsOnWaveGpu[] = {&wave_matrix, &tiled};
+constexpr const Implementation* kAllOfWindows[] = {&tensor_core, &subgroup_matrix, &wave_matrix,
+                                                   &tiled};
+constexpr const Implementation* kOfWindows[] = {&tensor_core, &tiled};
+constexpr const Implementation* kOfWindowsOnMatrixGpu[] = {&subgroup_matrix, &tiled};
+constexpr const Implementation* kOfWindowsOnWaveGpu[] = {&wave_matrix, &tiled};
 
-std::span<const Method* const> methods_of_windows(const Device& device) {
+std::span<const Implementation* const> implementations_of_windows(const Device& device) {
   const DeviceProperties& p = device.properties();
   if (p.subgroup_matrix_size != 0) return kOfWindowsOnMatrixGpu;
   if (amd_target(device) != 0) return kOfWindowsOnWaveGpu;
@@ -57,7 +58,7 @@ std::string describe(const Plan& plan) {
 
 Engine engine{"gemm", kAll};
 
-std::span<const Method* const> methods(const Device& device) {
+std::span<const Implementation* const> implementations(const Device& device) {
   if (device.is_cpu()) return kOnCpu;
   const DeviceProperties& p = device.properties();
   // A CPU that plays a GPU may have such sub-groups, but it is to run what most GPUs do.
@@ -68,7 +69,7 @@ std::span<const Method* const> methods(const Device& device) {
   return kOnGpu;
 }
 
-std::span<const Method* const> all_methods_of_windows() { return kAllOfWindows; }
+std::span<const Implementation* const> all_implementations_of_windows() { return kAllOfWindows; }
 
 void run_product(const Plan& plan) {
   const DispatchBlock block(engine);  // bfloat16_parts and bfloat16_planes choose again
@@ -79,7 +80,7 @@ void run_product(const Plan& plan) {
     return;
   }
   if (plan.windows != nullptr) {
-    run_first(engine, kAllOfWindows, methods_of_windows(plan.device), plan, describe);
+    run_first(engine, kAllOfWindows, implementations_of_windows(plan.device), plan, describe);
     return;
   }
   check_forced_tile();
@@ -87,7 +88,7 @@ void run_product(const Plan& plan) {
       plan.rounded_terms == 0 && run_tuned(plan)) {
     return;
   }
-  run_first(engine, kAll, methods(plan.device), plan, describe);
+  run_first(engine, kAll, implementations(plan.device), plan, describe);
 }
 
 }  // namespace ocl::gemm

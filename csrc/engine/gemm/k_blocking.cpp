@@ -78,6 +78,6 @@ void run(const Plan& source) {
 
 }  // namespace
 
-const Method k_blocking{"k_blocking", refuse, run};
+const Implementation k_blocking{"k_blocking", refuse, run};
 
 }  // namespace ocl::gemm

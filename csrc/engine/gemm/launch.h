@@ -1,4 +1,4 @@
-// Methods launch their kernels by these functions (kernels/gemm).
+// Implementations launch their kernels by these functions (kernels/gemm).
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -22,7 +22,7 @@ class Workspace {
   c10::DataPtr memory_;
 };
 
-/// A kernel of kernels/gemm with the plan's types and the method's `parameters`.
+/// A kernel of kernels/gemm with the plan's types and the implementation's `parameters`.
 Kernel& get_kernel(const KernelFamily& family, const Plan& plan,
                    std::span<const Define> parameters = {});
 

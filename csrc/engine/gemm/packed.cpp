@@ -258,6 +258,6 @@ void pack_columns(const Plan& plan, void* panels) {
   pack(plan, columns_alone, panels);
 }
 
-const Method packed{"packed", refuse, run, vary};
+const Implementation packed{"packed", refuse, run, vary};
 
 }  // namespace ocl::gemm

@@ -1,4 +1,5 @@
-// Methods' kernels are compiled for these sizes of registers' tiles, which the tuner may vary.
+// Implementations' kernels are compiled for these sizes of registers' tiles, which the tuner may
+// vary.
 #pragma once
 
 #include <cstddef>

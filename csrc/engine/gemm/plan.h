@@ -1,4 +1,4 @@
-// A product on its way to a kernel: what gemm.cpp and the methods share.
+// A product on its way to a kernel: what gemm.cpp and the implementations share.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -25,7 +25,7 @@ namespace ocl::gemm {
 using namespace kernel_types;
 #include "gemm/arguments.clh"
 
-/// A checked description with what every method asks for.
+/// A checked description with what every implementation asks for.
 struct Plan {
   explicit Plan(Queue& queue) : device(queue.device()), queue(queue) {}
 
@@ -52,7 +52,7 @@ struct Plan {
   Plan transposed() const;
 };
 
-/// Other parameters for a method, and what they are called in a file of tuning results:
+/// Other parameters for an implementation, and what they are called in a file of tuning results:
 /// without commas, colons and white space.
 struct Variation {
   std::string name;
@@ -60,16 +60,16 @@ struct Variation {
 };
 
 /// One way to compute a product: a kernel or several.
-struct Method : Implementation<const Plan> {
+struct Implementation : ocl::Implementation<const Plan> {
   /// The tuner may make this of the plan's parameters at that stage (from 0), the most promising
   /// first; nothing past its last stage. Null where there is nothing to vary.
   std::vector<Variation> (*vary)(const Plan& plan, int stage) = nullptr;
 };
 
 extern Engine engine;
-extern const Method small, k_blocking, packed, skinny_axpy, skinny_dot, group_axpy, group_dot,
-    bfloat16_parts, bfloat16_planes, tensor_core, tensor_core_f64, subgroup_matrix, subgroup,
-    wave_matrix, tiled, direct;
+extern const Implementation small, k_blocking, packed, skinny_axpy, skinny_dot, group_axpy,
+    group_dot, bfloat16_parts, bfloat16_planes, tensor_core, tensor_core_f64, subgroup_matrix,
+    subgroup, wave_matrix, tiled, direct;
 
 /// Whether the driver turned out not to take programs with Hopper's instructions.
 bool warpgroups_fail();
@@ -81,16 +81,16 @@ int packed_group(const Plan& plan);
 Panels panels_of(const Plan& plan);
 void pack_columns(const Plan& plan, void* panels);
 
-/// Runs the first method that takes the plan, or as the tuner says.
+/// Runs the first implementation that takes the plan, or as the tuner says.
 void run_product(const Plan& plan);
 
-/// The methods for that device in order of preference. The last one takes everything.
-std::span<const Method* const> methods(const Device& device);
+/// The implementations for that device in order of preference. The last one takes everything.
+std::span<const Implementation* const> implementations(const Device& device);
 /// Those that find an operand in windows, of all devices.
-std::span<const Method* const> all_methods_of_windows();
+std::span<const Implementation* const> all_implementations_of_windows();
 
 /// Runs the plan as the tuner found best for its class of shapes, looking for that at first. False
-/// if the tuner is off or prefers the order of methods().
+/// if the tuner is off or prefers the order of implementations().
 bool run_tuned(const Plan& plan);
 
 }  // namespace ocl::gemm

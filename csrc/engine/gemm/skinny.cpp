@@ -217,9 +217,9 @@ std::vector<Variation> vary(const Plan& plan, int stage) {
 
 }  // namespace
 
-const Method skinny_axpy{"skinny_axpy", refuse<true, true>, run<run_axpy>, vary};
-const Method skinny_dot{"skinny_dot", refuse<true, false>, run<run_dot>, vary};
-const Method group_axpy{"group_axpy", refuse<false, true>, run<run_group_axpy>, vary};
-const Method group_dot{"group_dot", refuse<false, false>, run<run_group_dot>, vary};
+const Implementation skinny_axpy{"skinny_axpy", refuse<true, true>, run<run_axpy>, vary};
+const Implementation skinny_dot{"skinny_dot", refuse<true, false>, run<run_dot>, vary};
+const Implementation group_axpy{"group_axpy", refuse<false, true>, run<run_group_axpy>, vary};
+const Implementation group_dot{"group_dot", refuse<false, false>, run<run_group_dot>, vary};
 
 }  // namespace ocl::gemm

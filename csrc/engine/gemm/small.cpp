@@ -47,6 +47,6 @@ void run(const Plan& source) {
 
 }  // namespace
 
-const Method small{"small", refuse, run};
+const Implementation small{"small", refuse, run};
 
 }  // namespace ocl::gemm

@@ -113,7 +113,7 @@ std::vector<Variation> vary(const Plan& plan, int stage) {
 
 }  // namespace
 
-const Method subgroup_matrix{"subgroup_matrix", refuse<true>, run<true>, vary<true>};
-const Method subgroup{"subgroup", refuse<false>, run<false>, vary<false>};
+const Implementation subgroup_matrix{"subgroup_matrix", refuse<true>, run<true>, vary<true>};
+const Implementation subgroup{"subgroup", refuse<false>, run<false>, vary<false>};
 
 }  // namespace ocl::gemm

@@ -250,6 +250,6 @@ std::vector<Variation> vary(const Plan& plan, int stage) {
 
 bool warpgroups_fail() { return warpgroups_failed.load(); }
 
-const Method tensor_core{"tensor_core", refuse, run, vary};
+const Implementation tensor_core{"tensor_core", refuse, run, vary};
 
 }  // namespace ocl::gemm

@@ -40,6 +40,6 @@ std::vector<Variation> vary(const Plan& plan, int stage) {
 
 }  // namespace
 
-const Method tensor_core_f64{"tensor_core_f64", refuse, run, vary};
+const Implementation tensor_core_f64{"tensor_core_f64", refuse, run, vary};
 
 }  // namespace ocl::gemm

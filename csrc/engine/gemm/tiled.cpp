@@ -98,6 +98,6 @@ std::vector<Variation> vary_tiled(const Plan& plan, int stage) {
 
 }  // namespace
 
-const Method tiled{"tiled", refuse_tiled, run_tiled, vary_tiled};
+const Implementation tiled{"tiled", refuse_tiled, run_tiled, vary_tiled};
 
 }  // namespace ocl::gemm

@@ -101,9 +101,9 @@ Key key_of(const Plan& plan) {
           plan.device.index()};
 }
 
-/// The method to run; null: the one that would run without a tuner.
+/// The implementation to run; null: the one that would run without a tuner.
 struct Choice {
-  const Method* method = nullptr;
+  const Implementation* implementation = nullptr;
   Parameters parameters{};
 };
 
@@ -116,9 +116,9 @@ std::optional<Choice> choice_named(const Plan& plan, std::string_view name) {
     name = end == std::string_view::npos ? std::string_view() : name.substr(end + 1);
     return part;
   };
-  const std::string_view method = next_part();
-  for (const Method* candidate : methods(plan.device)) {
-    if (method != candidate->name) continue;
+  const std::string_view implementation = next_part();
+  for (const Implementation* candidate : implementations(plan.device)) {
+    if (implementation != candidate->name) continue;
     Plan varied = plan;
     for (int stage = 0; !name.empty(); ++stage) {
       const std::string_view part = next_part();
@@ -144,8 +144,9 @@ size_t extent(const Strides& s, uint64_t rows, uint64_t columns, uint64_t batch)
 }
 
 /// Whether a kernel that may be very slow is worth a trial.
-bool worth_trying(const Plan& plan, const Method& method) {
-  const bool slow = &method == &direct || (&method == &packed && !plan.device.is_cpu());
+bool worth_trying(const Plan& plan, const Implementation& implementation) {
+  const bool slow =
+      &implementation == &direct || (&implementation == &packed && !plan.device.is_cpu());
   const Arguments& p = plan.problem;
   return !slow || uint64_t{p.m} * p.n * p.k * p.batch <= kSmallProduct;
 }
@@ -176,9 +177,9 @@ c10::ScalarType dtype_of(std::string_view tag) {
 
 /// The plan's product of other matrices of the same layout, whose sums are (nearly) exact: neither
 /// the values of this call nor its out have a part in the search.
-class MethodCandidates : public tuner::Candidates {
+class ImplementationCandidates : public tuner::Candidates {
  public:
-  explicit MethodCandidates(const Plan& plan) : plan_(plan) {
+  explicit ImplementationCandidates(const Plan& plan) : plan_(plan) {
     const Arguments& p = plan.problem;
     const auto matrix = [&](tuner::Scratch& scratch, const char* tag, const void* like,
                             const Strides& s, uint64_t rows, uint64_t columns, uint32_t seed) {
@@ -197,18 +198,18 @@ class MethodCandidates : public tuner::Candidates {
     if (p.flags & kAddend) {
       plan_.c = matrix(c_, plan.out_tag, plan.c, p.c, p.m, p.n, 4);
     }
-    for (const Method* method : methods(plan.device)) {
-      if (method->refuse(plan_) != nullptr) continue;
+    for (const Implementation* implementation : implementations(plan.device)) {
+      if (implementation->refuse(plan_) != nullptr) continue;
       if (list_.empty()) {
-        list_.push_back({method, plan.parameters, kDefault});
-      } else if (engine.reason_to_leave_out(method->name) == nullptr &&
-                 worth_trying(plan_, *method)) {
-        list_.push_back({method, plan.parameters, method->name});
+        list_.push_back({implementation, plan.parameters, kDefault});
+      } else if (engine.reason_to_leave_out(implementation->name) == nullptr &&
+                 worth_trying(plan_, *implementation)) {
+        list_.push_back({implementation, plan.parameters, implementation->name});
       }
     }
   }
 
-  /// At first the methods, then what each stage makes of the best.
+  /// At first the implementations, then what each stage makes of the best.
   size_t more(size_t best) override {
     const size_t before = list_.size();
     if (std::exchange(begun_, true) == false && before > 1) return before;
@@ -216,14 +217,14 @@ class MethodCandidates : public tuner::Candidates {
     Plan varied = plan_;
     varied.parameters = parent.parameters;
     for (; stage_ < kStages && list_.size() == before; ++stage_) {
-      if (parent.method->vary == nullptr) break;
-      const std::string name = best == 0 ? parent.method->name : parent.name;
-      for (Variation& variation : parent.method->vary(varied, stage_)) {
+      if (parent.implementation->vary == nullptr) break;
+      const std::string name = best == 0 ? parent.implementation->name : parent.name;
+      for (Variation& variation : parent.implementation->vary(varied, stage_)) {
         Plan plan = plan_;
         plan.parameters = variation.parameters;
-        if (parent.method->refuse(plan) != nullptr) continue;
-        list_.push_back(
-            {parent.method, variation.parameters, padded(name, stage_) + ":" + variation.name});
+        if (parent.implementation->refuse(plan) != nullptr) continue;
+        list_.push_back({parent.implementation, variation.parameters,
+                         padded(name, stage_) + ":" + variation.name});
       }
     }
     return list_.size();
@@ -233,7 +234,7 @@ class MethodCandidates : public tuner::Candidates {
 
   void run(size_t index) override {
     plan_.parameters = list_[index].parameters;
-    list_[index].method->run(plan_);
+    list_[index].implementation->run(plan_);
   }
 
   bool agrees(size_t index) override {
@@ -249,14 +250,14 @@ class MethodCandidates : public tuner::Candidates {
   }
 
   Choice choice(size_t index) const {
-    return index == 0 ? Choice{} : Choice{list_[index].method, list_[index].parameters};
+    return index == 0 ? Choice{} : Choice{list_[index].implementation, list_[index].parameters};
   }
 
  private:
   static constexpr int kStages = 3;
   static constexpr uint32_t kOutSeed = 3;
   struct Candidate {
-    const Method* method;
+    const Implementation* implementation;
     Parameters parameters;
     std::string name;
   };
@@ -298,7 +299,7 @@ std::optional<Choice> find_choice(const Plan& plan, const Key& key) {
   if (!lock.owns_lock()) return std::nullopt;
   if (const std::optional<Choice> choice = known()) return choice;
   try {
-    MethodCandidates candidates(plan);
+    ImplementationCandidates candidates(plan);
     const tuner::Found found = tuner::search(plan.queue, candidates, settings);
     const std::string name = candidates.name(found.best);
     tuner::store(plan.device, {operation, problem, name, found.milliseconds});
@@ -324,15 +325,15 @@ bool run_tuned(const Plan& plan) {
     if (!found) return false;
     choice = &table.insert(key, *found);
   }
-  if (choice->method == nullptr) return false;
+  if (choice->implementation == nullptr) return false;
   Plan tuned = plan;
   tuned.parameters = choice->parameters;
-  if (choice->method->refuse(tuned) != nullptr) return false;
-  if (engine.reason_to_leave_out(choice->method->name) != nullptr) return false;
+  if (choice->implementation->refuse(tuned) != nullptr) return false;
+  if (engine.reason_to_leave_out(choice->implementation->name) != nullptr) return false;
   if (__builtin_expect(dispatch_is_traced(), 0)) {
-    trace_dispatch(engine, std::string("gemm, tuned: ") + choice->method->name + " runs");
+    trace_dispatch(engine, std::string("gemm, tuned: ") + choice->implementation->name + " runs");
   }
-  choice->method->run(tuned);
+  choice->implementation->run(tuned);
   return true;
 }
 

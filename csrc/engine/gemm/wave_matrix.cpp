@@ -91,6 +91,6 @@ std::vector<Variation> vary(const Plan& plan, int stage) {
 
 }  // namespace
 
-const Method wave_matrix{"wave_matrix", refuse, run, vary};
+const Implementation wave_matrix{"wave_matrix", refuse, run, vary};
 
 }  // namespace ocl::gemm

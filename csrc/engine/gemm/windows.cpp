@@ -17,7 +17,7 @@ const char* refuse_windows(ScalarType dtype, bool tf32, bool tiles) {
   const Device& device = ocl::device(current_device());
   const DeviceProperties& p = device.properties();
   const bool halves = dtype == ScalarType::Half || dtype == ScalarType::BFloat16;
-  const Method* const forced = forced_among(engine, all_methods_of_windows());
+  const Implementation* const forced = forced_among(engine, all_implementations_of_windows());
   if (forced == &tiled) return c10::isFloatingType(dtype) ? nullptr : "not a floating-point type";
   if (forced == &subgroup_matrix && p.required_sub_group_sizes != 0) {
     return halves ? nullptr : "not of 16 bits";

@@ -42,7 +42,7 @@ struct Windows {
 
 /// Why product() doesn't take windows of that dtype on the current device, those of single
 /// precision as TF32 if that will do; null if it does. `tiles`: a GPU's plain tiles will do where
-/// it has no matrix instructions for them. A method that is forced is asked alone.
+/// it has no matrix instructions for them. An implementation that is forced is asked alone.
 const char* refuse_windows(c10::ScalarType dtype, bool tf32, bool tiles);
 
 }  // namespace ocl::gemm

@@ -309,7 +309,7 @@ const char* refuse_rows(const Plan& plan) {
 
 const char* refuse_short_rows(const Plan& plan) {
   if (plan.geometry == nullptr) return kInOrder;
-  if (!plan.queue.device().is_cpu()) return "a form for CPUs";
+  if (!plan.queue.device().is_cpu()) return "it is for CPUs";
   if (plan.geometry->dims == 0 || plan.n < kMinTogether) return "few elements";
   return long_dim(plan.operands, *plan.geometry) == 0 ? "no longer rows behind short ones"
                                                       : nullptr;

@@ -18,7 +18,7 @@ from torch_ocl.cli import progress
 from torch_ocl.cli.check import cases, report
 from torch_ocl.cli.check.process import LeftOut, Outcome, Runner
 
-#: The form of kernels that are the only ones for their op.
+#: The implementation of kernels that are the only ones for their op.
 ONLY = "the only one"
 #: More processes than this wait for the longest family.
 _MOST_PROCESSES = 12
@@ -29,7 +29,7 @@ class Row:
     """The findings about one implementation."""
 
     engine: str
-    form: str
+    implementation: str
     passed: dict[str, int] = field(default_factory=dict)  # cases by dtype
     fault: str = ""
     alone: bool = False  # it fails, and nothing runs in its place
@@ -38,7 +38,7 @@ class Row:
 
 def forget(device: str) -> int:
     """Removes what is known of the device's kernels. Returns the exit status, which is 0."""
-    gone = _C.forget_left_out_forms(_index(device))
+    gone = _C.forget_left_out(_index(device))
     print(f"{'removed' if gone else 'there was no'} list of failing kernels of {device}")
     return 0
 
@@ -64,7 +64,7 @@ def check(device: str, only: Sequence[str], path: str, timeout: float, processes
     tried = sum(bool(row.passed or row.fault) for row in rows)
     print(f"\n{run.count} cases, {tried} kernels tried, {len(failing)} fail; {seconds:.0f} s")
     for row in failing:
-        print(f"  {row.engine} {row.form}: {row.fault}")
+        print(f"  {row.engine} {row.implementation}: {row.fault}")
     if failing:
         print(kept)
     path = path or f"torch_ocl_check_{index}.md"
@@ -82,9 +82,9 @@ def _index(device: str) -> int:
 def _keep(index: int, run: "_Check", only: Sequence[str]) -> str:
     """Stores what fails, beside what is known of families that were not tried. Returns what became
     of it, in words."""
-    others = [form for form in _C.left_out_forms(index) if only and form[0] not in only]
-    _C.set_left_out_forms(index, [*others, *run.left_out])
-    reason = _C.keep_left_out_forms(index, "check")
+    others = [entry for entry in _C.left_out(index) if only and entry[0] not in only]
+    _C.set_left_out(index, [*others, *run.left_out])
+    reason = _C.keep_left_out(index, "check")
     if reason:
         return f"They can't be left out by other programs: {reason}."
     where = _C.quarantine_file(index)
@@ -97,7 +97,7 @@ class _Check:
     def __init__(self, device: str, index: int, timeout: float, engines: list[str]) -> None:
         self.device, self.timeout = device, timeout
         self.cases, self.engines = cases.cases(), engines
-        self.forms = _C.engines()
+        self.implementations = _C.engines()
         self.fp64 = torch.ocl.get_device_properties(index).has_fp64
         self.left_out: list[LeftOut] = []
         self.rows: dict[tuple[str, str], Row] = {}
@@ -108,8 +108,8 @@ class _Check:
     def all(self, processes: int) -> list[Row]:
         units = []
         for engine in self.engines:
-            for form in self.forms.get(engine, [ONLY]):
-                self.rows[engine, form] = Row(engine, form)
+            for implementation in self.implementations.get(engine, [ONLY]):
+                self.rows[engine, implementation] = Row(engine, implementation)
             units += [(engine, dtype) for dtype in cases.dtypes_of(engine, self.fp64)]
         units.sort(key=lambda unit: -len(self.cases[unit[0]]))  # the longest begin
         self.total = sum(len(self.cases[engine]) for engine, _ in units)
@@ -139,12 +139,12 @@ class _Check:
             self.free.append(runner)
 
     def _case(self, runner: Runner, engine: str, number: int, dtype: str) -> None:
-        """The choice of the list, then each form where it takes the problem. One that fails leaves
+        """The choice of the list, then each implementation where it takes the problem. One that fails leaves
         the list, and the case is computed by the next."""
-        for form in ["", *self.forms.get(engine, [])]:
-            while not (form and self.rows[engine, form].fault):
+        for implementation in ["", *self.implementations.get(engine, [])]:
+            while not (implementation and self.rows[engine, implementation].fault):
                 known = len(self.left_out)
-                outcome = self._run(runner, engine, number, dtype, form)
+                outcome = self._run(runner, engine, number, dtype, implementation)
                 if outcome.skipped:
                     return
                 if not outcome.fault:
@@ -153,27 +153,29 @@ class _Check:
                 with self.blaming:
                     # Another unit may have found the culprit meanwhile.
                     again = len(self.left_out) != known
-                    if not again and not self._blame(runner, engine, number, dtype, form, outcome):
+                    if not again and not self._blame(
+                        runner, engine, number, dtype, implementation, outcome
+                    ):
                         break
 
-    def _run(self, runner, engine, number, dtype, form="", without=()) -> Outcome:
+    def _run(self, runner, engine, number, dtype, implementation="", without=()) -> Outcome:
         with self.counting:
             self.count += 1
-        return runner.run(engine, number, dtype, form, (*self.left_out, *without))
+        return runner.run(engine, number, dtype, implementation, (*self.left_out, *without))
 
     def _pass(self, engine: str, dtype: str, outcome: Outcome) -> None:
-        ran = {form for name, form in outcome.ran if name == engine}
+        ran = {implementation for name, implementation in outcome.ran if name == engine}
         with self.counting:
-            for form in ran if engine in self.forms else [ONLY]:
-                row = self.rows[engine, form]
+            for implementation in ran if engine in self.implementations else [ONLY]:
+                row = self.rows[engine, implementation]
                 row.passed[dtype] = row.passed.get(dtype, 0) + 1
 
-    def _blame(self, runner, engine, number, dtype, form, outcome) -> bool:
+    def _blame(self, runner, engine, number, dtype, implementation, outcome) -> bool:
         """Finds the implementation whose absence mends the case, and leaves it out. False: nothing
         runs in its place, or the fault is not the engine's own."""
         details = report.details(dtype, number, outcome)
         ran = [name for family, name in outcome.ran if family == engine]
-        suspects = [name for name in dict.fromkeys([form, *ran[::-1]]) if name in ran]
+        suspects = [name for name in dict.fromkeys([implementation, *ran[::-1]]) if name in ran]
         suspects = [name for name in suspects if not self.rows[engine, name].fault]
         last = ""  # it runs though it is left out
         for name in suspects:
@@ -187,8 +189,8 @@ class _Check:
                 last = name
         if last:
             self.left_out.append((engine, last, f"{_short(outcome.fault)} (check)"))
-        forms = self.forms.get(engine, [ONLY])
-        name = last or next(iter(suspects), forms[-1])
+        implementations = self.implementations.get(engine, [ONLY])
+        name = last or next(iter(suspects), implementations[-1])
         self._fail(engine, name, outcome, details, alone=True)
         return False
 

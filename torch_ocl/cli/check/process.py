@@ -16,7 +16,7 @@ _VARIABLES = {
     "TORCH_OCL_FIRST_USE_CHECK": "0",
     "TORCH_OCL_FALLBACK": "0",
 }
-_RUNS = re.compile(r"^torch_ocl: (\w+) .*: (\w+) runs$", re.MULTILINE)
+_RUNS = re.compile(r"^torch_ocl:  *(\w+) .*: (\w+) runs$", re.MULTILINE)
 _LAUNCH = re.compile(r"^torch_ocl: launch: (.*)$", re.MULTILINE)
 _BUILD = re.compile(r"^torch_ocl: build: .*?: (\S+\.cl) (.*)$", re.MULTILINE)
 _FILE = re.compile(r" of (\S+\.cl)")
@@ -45,7 +45,12 @@ class Runner:
         self._options: dict[str, str] = {}
 
     def run(
-        self, engine: str, case: int, dtype: str, form: str = "", left_out: tuple[LeftOut, ...] = ()
+        self,
+        engine: str,
+        case: int,
+        dtype: str,
+        implementation: str = "",
+        left_out: tuple[LeftOut, ...] = (),
     ) -> Outcome:
         """One case, with that implementation put in front and those left out."""
         if self._process is None:
@@ -53,7 +58,13 @@ class Runner:
             if fault:
                 return Outcome(fault=fault)
         start = self._said.seek(0, os.SEEK_END)
-        task = {"engine": engine, "case": case, "dtype": dtype, "form": form, "left_out": left_out}
+        task = {
+            "engine": engine,
+            "case": case,
+            "dtype": dtype,
+            "implementation": implementation,
+            "left_out": left_out,
+        }
         answer = self._ask(json.dumps(task) + "\n", self.timeout)
         self._said.seek(start)
         text = self._said.read().decode(errors="replace")

@@ -22,17 +22,17 @@ def _result(row: "Row") -> str:
 
 def table(rows: Sequence["Row"]) -> str:
     """A line for each implementation, in Markdown."""
-    lines = ["| family | form | dtypes | result |", "| --- | --- | --- | --- |"]
+    lines = ["| engine | implementation | dtypes | result |", "| --- | --- | --- | --- |"]
     for row in rows:
         dtypes = ", ".join(row.passed)
-        lines.append(f"| {row.engine} | {row.form} | {dtypes} | {_result(row)} |")
+        lines.append(f"| {row.engine} | {row.implementation} | {dtypes} | {_result(row)} |")
     return "\n".join(lines)
 
 
 def details(dtype: str, number: int, outcome: "Outcome") -> str:
     """Each failure, with the kernels that ran and the options of their programs."""
     lines = [f"case {number}, {dtype}: {outcome.fault}"]
-    lines += [f"{engine}: {form} ran" for engine, form in outcome.ran]
+    lines += [f"{engine}: {implementation} ran" for engine, implementation in outcome.ran]
     lines += outcome.launches[:_MOST_LAUNCHES]
     lines += [f"{name} {options}" for name, options in outcome.options.items()]
     return "\n".join(lines)
@@ -45,7 +45,7 @@ def write(path: str, index: int, text: str, failing: Sequence["Row"], kept: str)
     title = f"# Check of {device['name']}, {device['platform_name']} {device['driver_version']}"
     parts = [title, f"{len(failing)} kernels fail. {kept}" if failing else "No kernel fails."]
     for row in failing:
-        parts += [f"## {row.engine} {row.form}", f"```\n{row.details}\n```"]
+        parts += [f"## {row.engine} {row.implementation}", f"```\n{row.details}\n```"]
     parts += ["## Kernels", text, "## Environment", f"```\n{info.text(found)}\n```"]
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n\n".join(parts) + "\n")

@@ -36,17 +36,18 @@ class _Worker:
         return self.expected[key]
 
     def answer(self, task: dict) -> dict:
-        engine, number, dtype, form = (task[k] for k in ("engine", "case", "dtype", "form"))
+        engine, number, dtype = task["engine"], task["case"], task["dtype"]
+        implementation = task["implementation"]
         if task["left_out"] != self.left_out:
             self.left_out = task["left_out"]
-            _C.set_left_out_forms(self.index, [tuple(form) for form in self.left_out])
+            _C.set_left_out(self.index, [tuple(entry) for entry in self.left_out])
         try:
             expected = self._judge(engine, number, dtype)
         except ImportError as error:
             return {"skipped": str(error)}
         _fill_free_memory(self.device)
-        if form:
-            _C.force_implementation(engine, form)
+        if implementation:
+            _C.force_implementation(engine, implementation)
         try:
             actual = cases.compute(self.cases[engine][number], dtype, self.device)
         except (NotImplementedError, TypeError) as error:
@@ -56,7 +57,7 @@ class _Worker:
                 torch.ocl.synchronize(self.device)
             return {"fault": f"raises {type(error).__name__}: {error}"}
         finally:
-            if form:
+            if implementation:
                 _C.force_implementation(engine, "")
         return {"fault": cases.difference(actual, expected, dtype)}
 

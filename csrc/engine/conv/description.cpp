@@ -1,5 +1,5 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include "engine/conv/plan.h"
+#include "engine/conv/description.h"
 
 #include <cstddef>
 
@@ -17,8 +17,9 @@ Operand::Operand(const at::Tensor& tensor)
   }
 }
 
-Plan::Plan(Pass pass, const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
-           const at::Tensor& bias, const Window& window, const MatrixEpilogue* epilogue)
+Description::Description(Pass pass, const at::Tensor& in, const at::Tensor& out,
+                         const at::Tensor& weight, const at::Tensor& bias, const Window& window,
+                         const MatrixEpilogue* epilogue)
     : device(current_queue(current_device()).device()),
       queue(current_queue(current_device())),
       pass(pass),
@@ -29,12 +30,13 @@ Plan::Plan(Pass pass, const at::Tensor& in, const at::Tensor& out, const at::Ten
       window(window),
       epilogue(epilogue) {}
 
-bool lie_side_by_side(const Plan& plan) {
-  const Window& w = plan.window;
+bool lie_side_by_side(const Description& description) {
+  const Window& w = description.window;
   for (size_t axis = 0; axis < kAxes; ++axis) {
     if (w.kernel[axis] != w.stride[axis] || w.pad[axis] != 0) return false;
     if (w.kernel[axis] > 1 && w.dilation[axis] != 1) return false;
-    if (plan.in.size[2 + axis] != plan.out.size[2 + axis] * w.stride[axis]) return false;
+    if (description.in.size[2 + axis] != description.out.size[2 + axis] * w.stride[axis])
+      return false;
   }
   return w.groups == 1;
 }

@@ -1,4 +1,4 @@
-// A convolution on its way to a kernel: what conv.cpp and the methods share.
+// A convolution on its way to a kernel: what conv.cpp and the implementations share.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,9 +33,10 @@ enum class Pass : uint8_t { forward, input_gradient, weight_gradient };
 
 /// A convolution or one of its gradients, checked. `in`, `out` and `weight` are the convolution's,
 /// whichever of them is written. That one is not empty.
-struct Plan {
-  Plan(Pass pass, const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
-       const at::Tensor& bias, const Window& window, const MatrixEpilogue* epilogue = nullptr);
+struct Description {
+  Description(Pass pass, const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
+              const at::Tensor& bias, const Window& window,
+              const MatrixEpilogue* epilogue = nullptr);
 
   Device& device;
   Queue& queue;
@@ -48,7 +49,7 @@ struct Plan {
   bool epilogue_taken = false;
   bool without_planes = false;  // bfloat16_planes found no memory for them
 
-  /// The epilogue, for a method that stores its elements channels last or in planes.
+  /// The epilogue, for an implementation that stores its elements channels last or in planes.
   const Epilogue* take_epilogue(bool channels_last) {
     if (epilogue == nullptr || epilogue->channels_last != channels_last) return nullptr;
     epilogue_taken = true;
@@ -61,16 +62,16 @@ struct Plan {
   const void* bias_data() const { return bias.defined() ? bias.const_data_ptr() : nullptr; }
 };
 
-/// One way to do what a plan asks for. implementations.cpp has the lists by pass and kind of
+/// One way to do what a description asks for. implementations.cpp has the lists by pass and kind of
 /// device.
-using Method = Implementation<Plan>;
+using Implementation = ocl::Implementation<Description>;
 extern Engine engine;
-extern const Method space_to_depth, bfloat16_parts, bfloat16_planes, implicit_gemm, depthwise_lanes,
-    depthwise_transposed, depthwise_planes, depthwise_direct, product, winograd, phases,
-    side_by_side, to_planes, sums;
+extern const Implementation space_to_depth, bfloat16_parts, bfloat16_planes, implicit_gemm,
+    depthwise_lanes, depthwise_transposed, depthwise_planes, depthwise_direct, product, winograd,
+    phases, side_by_side, to_planes, sums;
 
-/// Runs the first method that takes the plan.
-void run_convolution(Plan& plan);
+/// Runs the first implementation that takes the description.
+void run_convolution(Description& description);
 
 /// The most output channels that GPUs have a kernel of their own for, which reads neighbouring
 /// positions side by side (kernels/conv/few_columns.cl).
@@ -79,7 +80,7 @@ inline constexpr int64_t kFewColumns = 16;
 inline constexpr int64_t kNarrowColumns = 4;
 
 /// Whether windows of the input gradient lie side by side and cover it.
-bool lie_side_by_side(const Plan& plan);
+bool lie_side_by_side(const Description& description);
 
 inline char* advance(char* data, c10::ScalarType dtype, int64_t elements) {
   return data + elements * static_cast<int64_t>(c10::elementSize(dtype));
