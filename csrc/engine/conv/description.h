@@ -79,6 +79,9 @@ inline constexpr int64_t kFewColumns = 16;
 /// The most that CPUs have kernels for (kernels/conv/narrow.cl).
 inline constexpr int64_t kNarrowColumns = 4;
 
+/// Planes of fewer elements fill too little of a matrix product's tiles.
+inline constexpr int64_t kLeastPlane = 128;
+
 /// Whether windows of the input gradient lie side by side and cover it.
 bool lie_side_by_side(const Description& description);
 

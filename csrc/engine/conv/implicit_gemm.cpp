@@ -29,14 +29,8 @@ namespace {
 /// Whether windows have one element each and planes are contiguous, with rows of 16 bytes: then
 /// `product` needs no copy with channels last. A weight's gradient would be a sum of many.
 bool lies_as_product(const Description& description) {
-  constexpr int64_t kLeastPlane = 128;  // of fewer, products have too few columns
-  const Window& w = description.window;
   const at::Tensor &in = description.in.tensor, &out = description.out.tensor;
-  const auto all = [](const std::array<int64_t, 3>& sizes, int64_t value) {
-    return std::ranges::all_of(sizes, [&](int64_t size) { return size == value; });
-  };
-  if (description.pass == Pass::weight_gradient || w.groups > 1 || !all(w.kernel, 1) ||
-      !all(w.stride, 1) || !all(w.pad, 0)) {
+  if (description.pass == Pass::weight_gradient || !description.window.has_single_elements()) {
     return false;
   }
   const int64_t plane = in.numel() / (in.size(0) * in.size(1));

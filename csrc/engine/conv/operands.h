@@ -11,12 +11,12 @@
 
 #include "engine/conv/description.h"
 #include "engine/conv/phase.h"
+#include "engine/gemm/windows.h"
 #include "opencl/ceil_div.h"
 
 namespace ocl::conv {
 
-/// Elements that a product copies at once: channels come in multiples of it.
-inline constexpr int64_t kChunk = 8;
+inline constexpr int64_t kChunk = gemm::kChunk;
 inline int64_t padded(int64_t channels) { return ceil_div(channels, kChunk) * kChunk; }
 
 /// Factors of single precision become what the window allows, or three numbers in planes.

@@ -6,7 +6,6 @@
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/mm.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "engine/conv/description.h"
@@ -15,9 +14,6 @@
 namespace ocl::conv {
 
 namespace {
-
-/// Planes of fewer elements fill too little of the products' tiles.
-constexpr int64_t kLeastPlane = 128;
 
 /// The distance of neighbouring positions if all of an image's are equally far apart; 0 if not, or
 /// if they are all the same element, as an expanded tensor's are.
@@ -34,13 +30,6 @@ int64_t position_stride(const Operand& tensor) {
     next = tensor.stride[d] * tensor.size[d];
   }
   return stride.value_or(1);
-}
-
-bool has_single_elements(const Window& w) {
-  const auto all = [](const std::array<int64_t, 3>& values, int64_t value) {
-    return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
-  };
-  return w.groups == 1 && all(w.kernel, 1) && all(w.stride, 1) && all(w.pad, 0);
 }
 
 /// Whether images follow each other as positions do, so that all are rows of one matrix.
@@ -157,7 +146,7 @@ const char* refuse(const Description& description) {
   if (description.transposed() && description.window.taps() > 1 && lie_side_by_side(description)) {
     return refuse_side_by_side(description);
   }
-  if (!has_single_elements(description.window))
+  if (!description.window.has_single_elements())
     return "windows have several elements, or lie apart";
   if (position_stride(description.out) == 0 || position_stride(description.in) == 0) {
     return "positions aren't equally far apart";

@@ -14,6 +14,11 @@ struct Window {
   int rounded_terms = 0;  // as gemm::Description has them
 
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  /// Whether positions of the input and of the output are the same, and channels all meet.
+  bool has_single_elements() const {
+    constexpr std::array<int64_t, 3> kOne{1, 1, 1}, kNone{};
+    return groups == 1 && kernel == kOne && stride == kOne && pad == kNone;
+  }
 };
 
 }  // namespace ocl::conv

@@ -23,8 +23,6 @@ namespace ocl::gemm {
 
 namespace {
 
-constexpr uint32_t kChunk = 8;  // elements that are copied at once
-
 /// How an operand is split: contiguous along k, or along its lines (rows of a, columns of b).
 struct Split {
   FloatLines from;

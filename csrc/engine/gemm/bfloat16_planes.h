@@ -21,7 +21,7 @@ struct Planes {
 };
 
 /// Writes the parts of each line, contiguous, with zeros from its length up to `pitch`, a multiple
-/// of 8: out[batch * lines + line][i] of each plane. `planes` has lines.batch * lines.lines *
+/// of kChunk: out[batch * lines + line][i] of each plane. `planes` has lines.batch * lines.lines *
 /// pitch elements. (kernels/gemm/bfloat16_planes.cl)
 void write_bfloat16_planes(Queue& queue, const FloatLines& lines, char* out, uint32_t pitch,
                            const Planes& planes);

@@ -13,6 +13,10 @@ namespace ocl::gemm {
 using namespace kernel_types;
 #include "gemm/windows_arguments.clh"
 
+/// Elements that matrix instructions' kernels copy at once: 16 bytes of half types. Channels of
+/// windows, and lines of planes, come in multiples of it.
+inline constexpr uint32_t kChunk = 8;
+
 /// Which operand, and how: kernels/gemm/windows_arguments.clh. Of that operand `data` is the
 /// source's and `batch_stride` moves along its channels. Operands are aligned to 16 bytes, with
 /// strides that are multiples of that. Side a: k is taps and channels, rows are positions. Side b:
