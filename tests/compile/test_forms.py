@@ -15,8 +15,8 @@ from torch_ocl.inductor import forms, kernel
 from torch_ocl.inductor.forms import columns, rows, tiles
 
 FOLDER = pathlib.Path(kernel.__file__).parent
-# The words of all files: a call into these goes nowhere.
-VOCABULARY = {"values.py", "types.py", "device.py", "plan/access.py", "text/printer.py"}
+# The words of all files: they know dtypes, values and devices, and no kernel.
+VOCABULARY = {"values.py", "types.py", "device.py"}
 WRITING = {"kernel.py", "plan", "forms", "text"}
 
 
@@ -54,7 +54,8 @@ def compiled(function, *shapes):
 
 
 def test_returns_between_files(monkeypatch):
-    """A column reduction is written with few of them."""
+    """A column reduction is written with few of them (docs/design/compile.md): one more on GPUs,
+    where lines of a work-group combine what they have of the rows."""
     counts = []
     write = kernel.layout_of
 
@@ -66,7 +67,8 @@ def test_returns_between_files(monkeypatch):
 
     monkeypatch.setattr(kernel, "layout_of", counted)
     compiled(lambda x: x.sum(0), (4096, 64))
-    assert counts and all(0 < found.total() <= 25 for found in counts), counts
+    most = 26 if takes_gpu_kernels() else 25
+    assert counts and all(0 < found.total() <= most for found in counts), counts
 
 
 def imports_of(path):

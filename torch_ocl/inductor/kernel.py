@@ -27,8 +27,7 @@ from torch_ocl.inductor.plan.numbers import numbers_fit
 from torch_ocl.inductor.plan.sizes import FEWEST_LANES, LONGEST_PRIVATE_ROW, may_keep
 from torch_ocl.inductor.plan.stages import Plan
 from torch_ocl.inductor.text.code import Code
-from torch_ocl.inductor.text.indices import Names
-from torch_ocl.inductor.text.printer import Printer
+from torch_ocl.inductor.text.indices import Names, Printer
 from torch_ocl.inductor.text.program import Number, Parameters, kernel_text
 from torch_ocl.inductor.types import c_type, compute_dtype
 from torch_ocl.inductor.values import Reduction, Store, Value, temporaries

@@ -17,8 +17,8 @@ def layout_of(nest: Nest) -> Layout:
         form = ItemTiles(nest, loads) if nest.on_cpu else GroupTiles(nest, loads)
     elif nest.on_cpu:
         form = ItemLanes(nest)
-    elif group := shared_columns(nest):
-        form = GroupColumns(nest, group)
+    elif shared := shared_columns(nest):
+        form = GroupColumns(nest, *shared)
     else:
         form = GroupLanes(nest)
     return form.layout()

@@ -16,7 +16,7 @@ from torch.utils._sympy.functions import FloorDiv
 
 from torch_ocl.inductor import device as devices
 from torch_ocl.inductor.forms.form import Form, Layout, Nest, numels
-from torch_ocl.inductor.plan.access import is_multiple
+from torch_ocl.inductor.plan.access import Lanes, is_multiple
 from torch_ocl.inductor.plan.sizes import (
     BYTES_OF_A_LINE,
     ENOUGH_COLUMNS,
@@ -44,19 +44,19 @@ class Columns(Form):
 
     def place(
         self,
-        width: int,
+        lanes: Lanes,
         at_hand: dict[Value, str] | None = None,
         inner: IterationRangesRoot | None = None,
     ) -> Body:
         """This is done at one place of the columns.
 
         Args:
-            width: Lanes.
+            lanes: The lanes.
             at_hand: Values that are variables already.
             inner: A loop whose index is known there only.
         """
         plan, row, out = self.nest.plan, self.nest.row, Code()
-        r = Renderer(self.nest.lanes.of_width(width), self.nest.names, at_hand)
+        r = Renderer(lanes, self.nest.names, at_hand)
         memory: list[str] = []
         if not plan.count:
             r.statements(plan.outside[0], out)
@@ -70,7 +70,7 @@ class Columns(Form):
                     self.once(plan.outside[stage], r, out)
                 made = Accumulators(plan.passes[stage], r.index_dtype, f"{row.prefix}index", False)
                 self._pass(stage, row, made, r, out)
-                memory += self.combine(made, width, out)
+                memory += self.combine(made, r.width, out)
                 made.results(r, out)
             self.once(plan.outside[plan.count], r, out)
         return r.body(out, [self.tree] if inner is None else [self.tree, inner], memory)
@@ -114,7 +114,9 @@ class OwnColumns(Columns):
 
     def places(self) -> list[Body]:
         """This is done with a vector, and with one column where some are left."""
-        return [self.place(self.width), *([self.place(1)] if self.has_rest else [])]
+        lanes = self.nest.lanes
+        one = [self.place(lanes.of_width(1))] if self.has_rest else []
+        return [self.place(lanes), *one]
 
     def sizes(self) -> tuple[sympy.Expr, ...]:
         """A launch goes by the columns, or by the segments in the place of rows."""
@@ -142,7 +144,7 @@ class ItemLanes(OwnColumns):
             declared.append(f"const {t} line = row % {count} * {columns};")
             row, rows = f"(row / {count})", [*rows, f"{p}numel / {columns}"]
         declared += self.counters(self.outer, row, places)
-        tails = {width: self.place(width) for width in self._tail_widths()}
+        tails = {n: self.place(self.nest.lanes.of_width(n)) for n in self._tail_widths()}
         out.writeline(f"const {t} first = get_global_id(0) * ({t})a.columns_each;")
         out.writeline(f"const {t} end = min(first + ({t})a.columns_each, {columns});")
         run = Code()
@@ -224,13 +226,14 @@ class GroupColumns(Columns):
 
     name = "group_columns"
 
-    def __init__(self, nest: Nest, group: int) -> None:
+    def __init__(self, nest: Nest, lanes: Lanes, group: int) -> None:
         super().__init__(nest)
         _, most = devices.work_group_sizes(nest.device)
-        self.width, self.group, self.lines = _width(nest), group, most // group
+        self.own, self.width = lanes, lanes.width
+        self.group, self.lines = group, most // group
 
     def layout(self) -> Layout:
-        body, out = self.place(self.width), Code()
+        body, out = self.place(self.own), Code()
         p, t = self.tree.prefix, self.index_type
         out.writeline(f"const {t} row = get_group_id(1);")
         out.writeline("const int lane = get_local_id(0), line = get_local_id(1);")
@@ -263,31 +266,31 @@ class GroupColumns(Columns):
         return made.combine_lines(out, width, self.group, self.lines)
 
 
-def shared_columns(nest: Nest) -> int:
-    """The columns, in vectors, that a work-group's lines share the rows of. 0 without a reduction,
-    where columns are enough without that, and where rows are few."""
+def shared_columns(nest: Nest) -> tuple[Lanes, int] | None:
+    """The lanes, and how many vectors of columns a work-group's lines share the rows of. None
+    without a reduction, where columns are enough without that, and where rows are few."""
     reductions = [i for i in nest.plan.needed if isinstance(i, Reduction)]
     if not reductions:
-        return 0
+        return None
     hint = V.graph.sizevars.optimization_hint
-    width = _width(nest)
+    lanes = _dividing(nest.lanes)
     parts = sum(len(i.results) * i.dtype.itemsize for i in reductions)
-    vectors = -(-hint(nest.lanes.tree.numel) // width)
+    vectors = -(-hint(nest.lanes.tree.numel) // lanes.width)
     others = math.prod(hint(loop.numel) for loop in nest.around[1:])
-    if parts * width > BYTES_OF_A_LINE or vectors * others >= ENOUGH_COLUMNS:
-        return 0
+    if parts * lanes.width > BYTES_OF_A_LINE or vectors * others >= ENOUGH_COLUMNS:
+        return None
     _, most = devices.work_group_sizes(nest.device)
     group = 1
     while group < LONGEST_LINE and group < vectors:
         group *= 2
     while group < most and hint(nest.length) * group < ROWS_OF_A_LINE * most:
         group *= 2
-    return group if group < most else 0
+    return (lanes, group) if group < most else None
 
 
-def _width(nest: Nest) -> int:
+def _dividing(lanes: Lanes) -> Lanes:
     """The lanes; one where they don't divide the columns, of which the last would be missed."""
-    return nest.lanes.width if is_multiple(nest.lanes.tree.numel, nest.lanes.width) else 1
+    return lanes if is_multiple(lanes.tree.numel, lanes.width) else lanes.of_width(1)
 
 
 def group_of(nest: Nest) -> int:

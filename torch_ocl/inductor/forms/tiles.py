@@ -58,8 +58,9 @@ class ItemTiles(_Tiles):
         p, q, t, side = self.tree.prefix, self.across.prefix, self.index_type, self.side
         out, load = Code(), self._load()
         names = {value: f"tile_{value.name}[j]" for value in self.transposed}
-        square = self.place(side, names, self.across)
-        wide, one = self.place(side, None, self.across), self.place(1, None, self.across)
+        lanes, single = self.nest.lanes, self.nest.lanes.of_width(1)
+        square = self.place(lanes, names, self.across)
+        wide, one = self.place(lanes, None, self.across), self.place(single, None, self.across)
         bodies = [load, square, wide, one]
         out.writeline(f"const {t} first = get_global_id(0) * ({t})a.columns_each;")
         out.writeline(f"const {t} end = min(first + ({t})a.columns_each, {p}numel);")
@@ -119,7 +120,7 @@ class GroupTiles(_Tiles):
         p, q, t, side = self.tree.prefix, self.across.prefix, self.index_type, self.side
         out, load = Code(), self.loads(1, f"j * {side + 1} + lane")
         names = {v: f"tile_{v.name}[lane * {side + 1} + j]" for v in self.transposed}
-        body = self.place(1, names, self.across)
+        body = self.place(self.nest.lanes.of_width(1), names, self.across)
         for value in self.transposed:
             size = side * (side + 1)
             out.writeline(f"local {c_type(value.dtype)} tile_{value.name}[{size}];")

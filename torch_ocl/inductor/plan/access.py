@@ -7,8 +7,6 @@ from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRo
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
-from torch_ocl.inductor.values import Value
-
 
 def is_multiple(expression: sympy.Expr | int, of: sympy.Expr | int) -> bool:
     """Whether it is for certain a multiple of `of`, whatever the sizes."""
@@ -39,7 +37,6 @@ class Lanes:
         self.entries, self.tree, self.width, self.segment = entries, tree, width, segment
         self._unit = sympy.Integer(width) if segment is None else segment
         self._strides: dict[sympy.Expr, sympy.Expr | None] = {}
-        self._varies: dict[Value, bool] = {}
 
     def of_width(self, width: int) -> Lanes:
         """So many lanes along the same loop."""
@@ -104,45 +101,16 @@ class Lanes:
         step = sympy.expand(sympy.expand(after) - sympy.expand(linear))
         return None if step.free_symbols & set(symbols) else step
 
-    def varies(self, value: Value) -> bool:
-        """Whether lanes have values of their own."""
-        if self.width == 1:
-            return False
-        if value not in self._varies:
-            self._varies[value] = self._value_varies(value)
-        return self._varies[value]
-
-    def _value_varies(self, value: Value) -> bool:
-        if value.op in ("result", "parameter"):
-            return bool(value.attrs["lanes"])
-        if value.op in ("constant", "number"):
-            return False
-        if value.op == "compare" and self.compares_alike(value):
-            return False
-        if any(self.varies(v) for v in value.args):
-            return True
-        if value.op == "masked":
-            return self.varies(value.attrs["result"])
-        return value.index is not None and self.stride(value.index) != 0
-
-    def compares_alike(self, value: Value) -> bool:
-        """Whether a comparison of an index with a constant has one result for all lanes, since
+    def compares_alike(self, index: sympy.Expr, sign: str, bound: int) -> bool:
+        """Whether a comparison of neighbours with a constant has one result for all lanes, since
         the constant is a multiple of their number."""
-        a, b = value.args
-        while a.op == "cast" and not a.dtype.is_floating_point:
-            a = a.args[0]
-        if a.op != "index" or b.op != "constant" or a.dtype.is_floating_point:
+        if self.stride(index) != 1:
             return False
-        if self.stride(a.index) != 1 or a.args:
-            return False
-        bound = b.attrs["value"]
-        if not isinstance(bound, int) or value.attrs["sign"] not in ("<", "<=", ">", ">="):
-            return False
-        linear = sympy.expand(self._linear(a.index))
+        linear = sympy.expand(self._linear(index))
         steps = [s for s in linear.free_symbols if self.kind(s) == "step"]
         if not all(map(self._begins_at_a_multiple, steps)):
             return False
         rest = linear.xreplace(dict.fromkeys(steps, sympy.Integer(0)))
-        if value.attrs["sign"] in ("<=", ">"):
+        if sign in ("<=", ">"):
             bound += 1
         return is_multiple(bound - rest, self.width)

@@ -20,8 +20,7 @@ from torch_ocl.inductor.collect.collector import Collector
 from torch_ocl.inductor.plan.access import Lanes
 from torch_ocl.inductor.plan.stages import Plan
 from torch_ocl.inductor.text.code import Code
-from torch_ocl.inductor.text.indices import Names
-from torch_ocl.inductor.text.printer import Printer
+from torch_ocl.inductor.text.indices import Names, Printer
 from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.types import c_type, compute_dtype
 from torch_ocl.inductor.values import Item, Value, loads_of, operands_of

@@ -11,8 +11,7 @@ from torch._inductor.virtualized import V
 
 from torch_ocl.inductor.plan.access import Lanes
 from torch_ocl.inductor.text.code import Body, Code
-from torch_ocl.inductor.text.indices import Indices, Names
-from torch_ocl.inductor.text.printer import needs_one_value
+from torch_ocl.inductor.text.indices import Indices, Names, needs_one_value
 from torch_ocl.inductor.types import (
     TAGS,
     as_mask,
@@ -52,6 +51,7 @@ class Renderer:
         self.indices = Indices(lanes, names)
         self._names, self._at_hand = names, at_hand or {}
         self._helpers: dict[str, None] = {}
+        self._varies: dict[Value, bool] = {}
         self._region: Region | None = None
 
     def body(
@@ -169,7 +169,36 @@ class Renderer:
 
     # --- operands
     def varies(self, value: Value) -> bool:
-        return self.lanes.varies(value)
+        """Whether lanes have values of their own."""
+        if self.width == 1:
+            return False
+        if value not in self._varies:
+            self._varies[value] = self._value_varies(value)
+        return self._varies[value]
+
+    def _value_varies(self, value: Value) -> bool:
+        if value.op in ("result", "parameter"):
+            return bool(value.attrs["lanes"])
+        if value.op in ("constant", "number"):
+            return False
+        if value.op == "compare" and self._compares_alike(value):
+            return False
+        if any(map(self.varies, value.args)):
+            return True
+        if value.op == "masked":
+            return self.varies(value.attrs["result"])
+        return value.index is not None and self.lanes.stride(value.index) != 0
+
+    def _compares_alike(self, value: Value) -> bool:
+        a, b = value.args
+        while a.op == "cast" and not a.dtype.is_floating_point:
+            a = a.args[0]
+        if a.op != "index" or b.op != "constant" or a.dtype.is_floating_point or a.args:
+            return False
+        sign, bound = value.attrs["sign"], b.attrs["value"]
+        if not isinstance(bound, int) or sign not in ("<", "<=", ">", ">="):
+            return False
+        return self.lanes.compares_alike(a.index, sign, bound)
 
     def width_of(self, value: Value) -> int:
         return self.width if self.varies(value) else 1
