@@ -139,8 +139,8 @@ class _Check:
             self.free.append(runner)
 
     def _case(self, runner: Runner, engine: str, number: int, dtype: str) -> None:
-        """The choice of the list, then each implementation where it takes the problem. One that fails leaves
-        the list, and the case is computed by the next."""
+        """The choice of the list, then each implementation where it takes the problem. One that
+        fails leaves the list, and the case is computed by the next."""
         for implementation in ["", *self.implementations.get(engine, [])]:
             while not (implementation and self.rows[engine, implementation].fault):
                 known = len(self.left_out)
