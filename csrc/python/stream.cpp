@@ -50,6 +50,8 @@ void bind_stream(py::module_& module) {
                                            reinterpret_cast<cl_command_queue>(queue)));
       },
       release_gil());
+  module.def("stream_priority",
+             [](int64_t id, int index) { return priority_of(stream_of(id, index)); });
   module.def("set_sync_debug_mode", &set_sync_debug_mode);
   module.def("sync_debug_mode", &sync_debug_mode);
   module.def(

@@ -2,10 +2,12 @@
 
 #include <c10/util/Exception.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <optional>
 
 #include "opencl/device_assert.h"
 #include "opencl/error.h"
@@ -87,6 +89,30 @@ T info_of(const Device& device, cl_command_queue queue, cl_command_queue_info qu
   return value;
 }
 
+/// The first word of what an address points to; none where it can't be read. The kernel reads it,
+/// since it says so where the process would crash.
+std::optional<uintptr_t> first_word(const void* address) {
+  int ends[2];
+  if (pipe(ends) != 0) return std::nullopt;
+  uintptr_t word = 0;
+  const bool readable = write(ends[1], address, sizeof word) == sizeof word &&
+                        read(ends[0], &word, sizeof word) == sizeof word;
+  close(ends[0]);
+  close(ends[1]);
+  return readable ? std::optional(word) : std::nullopt;
+}
+
+/// Raises for a number that is no queue. Drivers read what they are given, whatever it is. Their
+/// objects begin with the address of a table, the same one for all of a kind.
+void check_is_queue(c10::DeviceIndex index, cl_command_queue queue) {
+  TORCH_CHECK_VALUE(queue != nullptr, "a null pointer is no command queue");
+  const auto found = first_word(queue);
+  TORCH_CHECK_VALUE(found && found == first_word(queue_at(index, 0).handle()), "the number ",
+                    reinterpret_cast<uintptr_t>(queue),
+                    " is no command queue of ocl:", static_cast<int>(index),
+                    "'s driver: it has to be a cl_command_queue");
+}
+
 template <class Visit>
 void for_each_queue(c10::DeviceIndex index, Visit visit) {
   DeviceStreams& streams = streams_of(index);
@@ -139,7 +165,7 @@ c10::Stream stream_from_pool(c10::DeviceIndex index, int priority) {
 c10::Stream stream_from_external(c10::DeviceIndex index, cl_command_queue queue) {
   index = resolve(index);
   Device& owner = device(index);
-  TORCH_CHECK_VALUE(queue != nullptr, "a null pointer is no command queue");
+  check_is_queue(index, queue);
   TORCH_CHECK_VALUE(
       info_of<cl_context>(owner, queue, CL_QUEUE_CONTEXT) == owner.context() &&
           info_of<cl_device_id>(owner, queue, CL_QUEUE_DEVICE) == owner.id(),
@@ -160,6 +186,11 @@ c10::Stream stream_from_external(c10::DeviceIndex index, cl_command_queue queue)
   streams.queues[end].store(new Queue(owner, queue, end));
   streams.end.store(end + 1, std::memory_order_release);
   return make_stream(index, end);
+}
+
+int priority_of(c10::Stream stream) {
+  const bool high = stream.id() >= first_of_pool(-1) && stream.id() < kStreams;
+  return high ? -1 : 0;
 }
 
 c10::Stream current_stream(c10::DeviceIndex index) {

@@ -27,6 +27,8 @@ c10::Stream stream_from_pool(c10::DeviceIndex device, int priority = 0);
 /// The stream of a queue that others made, the same at every call. Throws c10::ValueError if it is
 /// out of order or belongs to another context or device, c10::Error for more than 191 of them.
 c10::Stream stream_from_external(c10::DeviceIndex device, cl_command_queue queue);
+/// -1 for a stream of high priority, 0 for others.
+int priority_of(c10::Stream stream);
 c10::Stream current_stream(c10::DeviceIndex device);
 /// Returns the stream that was current for that device.
 c10::Stream exchange_stream(c10::Stream stream);

@@ -27,6 +27,11 @@ class Stream(torch.Stream):
     def __repr__(self) -> str:
         return f"<torch.ocl.Stream device={self.device} id={self.stream_id}>"
 
+    @property
+    def priority(self) -> int:
+        """-1 for high priority, else 0. That of ExternalStream is not known, and 0."""
+        return _C.stream_priority(self.stream_id, self.device_index)
+
     @staticmethod
     def priority_range() -> tuple[int, int]:
         """The lowest and the highest priority: (0, -1)."""
