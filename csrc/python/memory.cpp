@@ -92,6 +92,12 @@ double nanoseconds_per_run(int64_t runs, Run run) {
 }  // namespace
 
 void bind_memory(py::module_& module) {
+  module.def("register_host_memory", [](uintptr_t pointer, size_t size) {
+    return register_host_memory(reinterpret_cast<const void*>(pointer), size);
+  });
+  module.def("unregister_host_memory", [](uintptr_t pointer) {
+    return unregister_host_memory(reinterpret_cast<const void*>(pointer));
+  });
   module.def("memory_stats", [](int index) {
     DeviceStats stats;
     if (is_initialized()) {

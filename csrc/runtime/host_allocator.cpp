@@ -1,5 +1,6 @@
 #include "runtime/host_allocator.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/util/Exception.h>
 
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -246,6 +248,45 @@ PinnedCache& cache() {
   return *instance;
 }
 
+/// Memory that others allocated, and registered.
+class RegisteredMemory {
+ public:
+  bool add(const char* begin, size_t size) {
+    const std::lock_guard lock(mutex_);
+    const auto next = ends_.upper_bound(begin);
+    if (next != ends_.end() && next->first < begin + size) return false;
+    if (next != ends_.begin() && std::prev(next)->second > begin) return false;
+    ends_.emplace(begin, begin + size);
+    count_.store(ends_.size(), std::memory_order_release);
+    return true;
+  }
+
+  bool remove(const char* begin) {
+    const std::lock_guard lock(mutex_);
+    const bool found = ends_.erase(begin) == 1;
+    count_.store(ends_.size(), std::memory_order_release);
+    return found;
+  }
+
+  bool owns(const void* pointer) {
+    if (count_.load(std::memory_order_acquire) == 0) return false;
+    const auto* address = static_cast<const char*>(pointer);
+    const std::lock_guard lock(mutex_);
+    const auto next = ends_.upper_bound(address);
+    return next != ends_.begin() && address < std::prev(next)->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<size_t> count_{0};  // lets owns() skip the lock where nothing is registered
+  std::map<const char*, const char*> ends_;  // by beginnings
+};
+
+RegisteredMemory& registered_memory() {
+  static auto* instance = new RegisteredMemory();
+  return *instance;
+}
+
 std::atomic<bool> exiting{false};
 
 // See free_address in allocator.cpp: neither a forked child nor an exiting process calls the
@@ -290,7 +331,17 @@ REGISTER_HOST_ALLOCATOR(kDeviceType, &instance);
 c10::Allocator* pinned_allocator() { return &instance; }
 
 bool is_pinned(const void* pointer) noexcept {
-  return !process_was_forked() && cache().owns(pointer);
+  return !process_was_forked() && (cache().owns(pointer) || registered_memory().owns(pointer));
+}
+
+bool register_host_memory(const void* pointer, size_t size) {
+  if (cache().owns(pointer)) return false;
+  at::globalContext().lazyInitDevice(kDeviceType);  // nothing is pinned before
+  return registered_memory().add(static_cast<const char*>(pointer), size);
+}
+
+bool unregister_host_memory(const void* pointer) {
+  return registered_memory().remove(static_cast<const char*>(pointer));
 }
 
 void record_host_use(const void* pinned_pointer, Queue& queue) {

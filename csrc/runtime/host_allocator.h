@@ -12,12 +12,20 @@ namespace ocl {
 /// std::runtime_error as device() does if there is no device.
 c10::Allocator* pinned_allocator();
 
-/// True for an address inside a live pinned allocation. Never initialises OpenCL.
+/// True for an address inside a live pinned allocation, or in memory that was registered. Never
+/// initialises OpenCL.
 bool is_pinned(const void* pointer) noexcept;
 
 /// The work now on `queue` reads or writes the allocation that `pointer` lies in: its memory is not
 /// handed out again before that work is done. Ignores memory that is not pinned.
 void record_host_use(const void* pinned_pointer, Queue& queue);
+
+/// Has memory that others allocated count as pinned, as cudaHostRegister does: copies may go on
+/// after a call returns, and whoever registered it keeps it until they are done. False if a part of
+/// it counts as pinned already.
+bool register_host_memory(const void* pointer, size_t size);
+/// False if nothing is registered at that address.
+bool unregister_host_memory(const void* pointer);
 
 /// Gives cached pinned memory back to the driver.
 void release_pinned_cache();
