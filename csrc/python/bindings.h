@@ -10,6 +10,7 @@ namespace ocl::python {
 
 void bind_device(pybind11::module_& module);
 void bind_device_names(pybind11::module_& module);
+void bind_script_names(pybind11::module_& module);
 void bind_stream(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);
 void bind_memory_history(pybind11::module_& module);

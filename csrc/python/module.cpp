@@ -10,6 +10,7 @@ PYBIND11_MODULE(_C, module) {
   ocl::python::bind_errors(module);
   ocl::python::bind_device(module);
   ocl::python::bind_device_names(module);
+  ocl::python::bind_script_names(module);
   ocl::python::bind_stream(module);
   ocl::python::bind_memory(module);
   ocl::python::bind_memory_history(module);

@@ -43,13 +43,18 @@ class TensorType(type):
         )
 
 
-def legacy_types() -> dict[str, type]:
+def legacy_types(module: str = "torch.ocl") -> dict[str, type]:
     """One for each dtype that has an old name. tensor.type() goes by their full names."""
-    return {
-        name: TensorType(
-            f"torch.ocl.{name}",
-            (),
-            {"__module__": "torch.ocl", "dtype": dtype, "is_ocl": True, "is_cuda": False},
-        )
-        for name, dtype in _DTYPES.items()
-    }
+
+    def made(name: str, dtype: torch.dtype) -> type:
+        attributes = {
+            "__module__": module,
+            "__qualname__": name,
+            "dtype": dtype,
+            "layout": torch.strided,
+            "is_ocl": True,
+            "is_cuda": module == "torch.cuda",
+        }
+        return TensorType(f"{module}.{name}", (), attributes)
+
+    return {name: made(name, dtype) for name, dtype in _DTYPES.items()}

@@ -11,7 +11,6 @@ import operator
 import os
 import sys
 import types
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,12 +19,17 @@ from torch_ocl import _import_hook
 from torch_ocl.api import unavailable
 from torch_ocl.notices import unused
 from torch_ocl.upstream.as_cuda import tensor_types as cuda_tensor_types
+from torch_ocl.upstream.as_cuda.converting import (
+    Device,
+    Method,
+    converting,
+    converting_device_type,
+    converting_device_type_first,
+    converting_type,
+    to_ocl,
+)
 from torch_ocl.upstream.as_cuda.stand_in import stand_in
 
-_Device = torch.device  # the class itself: torch.device becomes a stand-in
-#: CUDA's version for a device that has bfloat16 and the kernels for weights of 4 bits. Programs ask
-#: for it to choose a dtype.
-_CAPABILITY = (8, 0)
 _installed = False
 by_variable = False  # TORCH_OCL_AS_CUDA has done it, and not the program
 #: Libraries that were there first: they may have asked for CUDA, or copied torch's functions.
@@ -48,14 +52,15 @@ def install() -> None:
     _change_tensors()
     _change_amp()
     _change_loading()
-    _change_torch_cuda()
     _change_profilers()
     # Not above: this module is imported before the native part can be.
     from torch_ocl import _C
-    from torch_ocl.upstream.as_cuda import native
+    from torch_ocl.upstream.as_cuda import cuda_module, native, scripts
 
+    cuda_module.install()
     native.install()
     _C.show_devices_as_cuda()
+    scripts.install()
     _import_hook.after("torch._dynamo.variables.constant", _change_dynamo)
     _import_hook.after("torch._dynamo.variables.builtin", _change_dynamos_text)
     _import_hook.after("torch.distributed.device_mesh", _change_meshes)
@@ -72,87 +77,35 @@ def _users_of_torch() -> list[str]:
     return sorted(name for name in users - ours if not name.startswith("_"))
 
 
-def to_ocl(value: Any) -> Any:
-    """The `ocl` device for a name of CUDA's; anything else as it is."""
-    if isinstance(value, str):
-        return "ocl" + value[4:] if value == "cuda" or value.startswith("cuda:") else value
-    if type(value) is _Device and value.type == "cuda":
-        return _Device("ocl") if value.index is None else _Device("ocl", value.index)
-    return value
-
-
-def _converting(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its arguments converted."""
-
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if "device" in kwargs:
-            kwargs["device"] = to_ocl(kwargs["device"])
-        return function(*map(to_ocl, args), **kwargs)
-
-    return wrapper
-
-
-class _Method:
-    """A method of a tensor with its arguments converted.
-
-    Tensor subclasses look up what to do by the method, and get the one written in C: to them this
-    is the same one.
-    """
-
-    def __init__(self, upstream: Callable[..., Any]) -> None:
-        self._upstream = upstream
-        functools.update_wrapper(self, upstream)
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if "device" in kwargs:
-            kwargs["device"] = to_ocl(kwargs["device"])
-        return self._upstream(*map(to_ocl, args), **kwargs)
-
-    def __eq__(self, other: object) -> bool:
-        return other is self or other is self._upstream
-
-    def __hash__(self) -> int:
-        return hash(self._upstream)
-
-
 def _change_functions() -> None:
     for owner, name in list(unavailable.functions_with_a_device()):
         upstream = getattr(owner, name)
         if owner is torch.Tensor:
-            setattr(owner, name, _Method(upstream))
+            setattr(owner, name, Method(upstream))
             continue
-        changed = _converting(upstream)
-        # torch.jit.script goes by the object where it looks for ATen's functions.
-        if builtin := torch.jit._builtins._find_builtin(upstream):
-            torch.jit._builtins._register_builtin(changed, builtin)
+        changed = converting(upstream)
+        _register_for_scripts(changed, upstream)
         setattr(owner, name, changed)
 
 
+def _register_for_scripts(changed: Any, upstream: Any) -> None:
+    """torch.jit.script goes by the object where it looks for ATen's functions."""
+    if builtin := torch.jit._builtins._find_builtin(upstream):
+        torch.jit._builtins._register_builtin(changed, builtin)
+
+
 def _change_types() -> None:
-    torch.device = stand_in(_Device, _converting_type(_Device))
+    torch.device = stand_in(Device, converting_type(Device))
+    _register_for_scripts(torch.device, Device)
     for name in ("Event", "Generator", "Stream"):
-        setattr(torch, name, unavailable.stand_in_for(getattr(torch, name), _converting_type))
-
-
-def _converting_type(kind: type) -> Callable[..., Any]:
-    def make(*args: Any, **kwargs: Any) -> Any:
-        for name in ("device", "type"):
-            if name in kwargs:
-                kwargs[name] = to_ocl(kwargs[name])
-        return kind(*map(to_ocl, args), **kwargs)
-
-    return make
+        setattr(torch, name, unavailable.stand_in_for(getattr(torch, name), converting_type))
 
 
 def _change_tensors() -> None:
     for kind in (torch.Tensor, torch.nn.Module, torch.UntypedStorage, torch.TypedStorage):
         if hasattr(kind, "ocl"):
-            kind.cuda = _Method(kind.ocl)
-    torch.nn.utils.rnn.PackedSequence.cuda = _converting(torch.nn.utils.rnn.PackedSequence.ocl)
+            kind.cuda = Method(kind.ocl)
+    torch.nn.utils.rnn.PackedSequence.cuda = converting(torch.nn.utils.rnn.PackedSequence.ocl)
     on_cuda = torch.Tensor.is_cuda
     interface = torch.Tensor.__cuda_array_interface__
 
@@ -169,10 +122,27 @@ def _change_tensors() -> None:
         torch.set_default_tensor_type
     )
     torch.Tensor.is_cuda = property(is_cuda)
+    _change_storages()
     torch.Tensor.__cuda_array_interface__ = property(__cuda_array_interface__)
 
 
+def _change_storages() -> None:
+    """torch's own code asks storages in order to call CUDA's functions."""
+
+    def is_cuda(self: Any) -> bool:
+        return self.device.type == "ocl" and not _is_of_torch(_module_of_caller())
+
+    for kind in (torch.UntypedStorage, torch.TypedStorage):
+        kind.is_cuda = property(is_cuda)
+    torch.UntypedStorage.__new__ = converting(torch.UntypedStorage.__new__)
+
+
+def _module_of_caller() -> str:
+    return sys._getframe(2).f_globals.get("__name__", "")
+
+
 def _change_amp() -> None:
+    _change_autocasts_of_old()
     upstream = torch.amp.GradScaler.__init__
 
     @functools.wraps(upstream)
@@ -181,17 +151,35 @@ def _change_amp() -> None:
 
     torch.amp.GradScaler.__init__ = __init__
     for name in ("custom_fwd", "custom_bwd"):
-        decorator = _converting_device_type(getattr(torch.amp, name))
+        decorator = converting_device_type(getattr(torch.amp, name))
         setattr(torch.amp, name, decorator)
         setattr(torch.amp.autocast_mode, name, decorator)
 
 
-def _converting_device_type(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def wrapper(*args: Any, device_type: str, **kwargs: Any) -> Any:
-        return function(*args, device_type=to_ocl(device_type), **kwargs)
+def _change_autocasts_of_old() -> None:
+    """Functions without a device are about CUDA."""
+    enabled, enable = torch.is_autocast_enabled, torch.set_autocast_enabled
 
-    return wrapper
+    @functools.wraps(enabled)
+    def is_autocast_enabled(device_type: str = "ocl") -> bool:
+        return enabled(device_type)
+
+    @functools.wraps(enable)
+    def set_autocast_enabled(*args: Any, **kwargs: Any) -> None:
+        if len(args) + len(kwargs) == 1:
+            args = ("ocl", *args, *kwargs.values())
+            kwargs = {}
+        enable(*args, **kwargs)
+
+    _register_for_scripts(is_autocast_enabled, enabled)
+    torch.is_autocast_enabled = is_autocast_enabled
+    torch.set_autocast_enabled = set_autocast_enabled
+    torch.get_autocast_gpu_dtype = functools.wraps(torch.get_autocast_gpu_dtype)(
+        lambda: torch.get_autocast_dtype("ocl")
+    )
+    torch.set_autocast_gpu_dtype = functools.wraps(torch.set_autocast_gpu_dtype)(
+        lambda dtype: torch.set_autocast_dtype("ocl", dtype)
+    )
 
 
 def _change_loading() -> None:
@@ -216,24 +204,6 @@ def _change_loading() -> None:
 
     torch.load = torch.serialization.load = load
     torch.serialization.register_package(0, lambda storage: None, restore)
-
-
-def _change_torch_cuda() -> None:
-    theirs, ours = torch.cuda, torch.ocl
-    changed = {name: _of_cuda(name, getattr(ours, name)) for name in _shared_names()}
-    changed["get_device_capability"] = _get_device_capability
-    changed["get_device_properties"] = _get_device_properties
-    changed["is_available"] = _is_available
-    changed["CUDAGraph"] = ours.OclGraph
-    changed |= cuda_tensor_types.types()
-    for name, new in changed.items():
-        upstream = getattr(theirs, name, None)
-        setattr(theirs, name, new)
-        for module in (theirs.memory, theirs.random, theirs.streams, theirs.graphs):
-            if upstream is not None and vars(module).get(name) is upstream:
-                setattr(module, name, new)
-    for name in ours.nvtx.__all__:
-        setattr(theirs.nvtx, name, getattr(ours.nvtx, name))
 
 
 def _of_activity(activity: Any) -> Any:
@@ -278,7 +248,7 @@ def _change_dynamo(module: types.ModuleType) -> None:
 
     @functools.wraps(upstream)
     def const_getattr(self: Any, tx: Any, name: str) -> Any:
-        if name == "type" and type(self.value) is _Device and self.value.type == "ocl":
+        if name == "type" and type(self.value) is Device and self.value.type == "ocl":
             return "ocl" if _is_of_torch(tx.f_globals.get("__name__", "")) else "cuda"
         return upstream(self, tx, name)
 
@@ -320,7 +290,7 @@ def _is_of_torch(module: str) -> bool:
 def _change_meshes(module: types.ModuleType) -> None:
     """Meshes of devices are made by the type's name."""
     upstream = module.init_device_mesh
-    module.init_device_mesh = _converting_device_type_first(upstream)
+    module.init_device_mesh = converting_device_type_first(upstream)
     distributed = sys.modules["torch.distributed"]
     if getattr(distributed, "init_device_mesh", None) is upstream:
         distributed.init_device_mesh = module.init_device_mesh
@@ -332,54 +302,3 @@ def _change_meshes(module: types.ModuleType) -> None:
         made(self, to_ocl(device_type), *args, **kwargs)
 
     mesh.__init__ = __init__
-
-
-def _converting_device_type_first(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def wrapper(device_type: str, *args: Any, **kwargs: Any) -> Any:
-        return function(to_ocl(device_type), *args, **kwargs)
-
-    return wrapper
-
-
-def _shared_names() -> list[str]:
-    ours = {*torch.ocl.__all__, "_is_in_bad_fork", "_lazy_init"}
-    ours |= {name for name in vars(torch.ocl) if name.endswith("Storage")}
-    shared = ours & set(vars(torch.cuda)) - {"default_generators"}
-    return sorted(name for name in shared if callable(getattr(torch.ocl, name)))
-
-
-def _of_cuda(name: str, ours: Any) -> Any:
-    """A function or class of torch.ocl for torch.cuda."""
-    if not isinstance(ours, type):
-        return _converting(ours)
-    takes_a_device = name in ("Stream", "StreamContext", "device", "device_of")
-    return stand_in(ours, _converting_type(ours)) if takes_a_device else ours
-
-
-def _is_available() -> bool:
-    """As torch.ocl.is_available, but to torch.compile's own code there is no CUDA: it asks in order
-    to call CUDA's parts of torch._C, which other builds lack."""
-    caller = sys._getframe(1).f_globals.get("__name__", "")
-    if not caller.startswith("torch."):
-        unused.cuda_was_asked = True
-    return not caller.startswith("torch._inductor.") and torch.ocl.is_available()
-
-
-def _get_device_capability(device: Any = None) -> tuple[int, int]:
-    """(8, 0): what programs that ask CUDA for it do then is right here."""
-    return _CAPABILITY
-
-
-def _get_device_properties(device: Any = None) -> Any:
-    """As torch.ocl.get_device_properties, and with CUDA's capability."""
-    found = torch.ocl.get_device_properties(to_ocl(device))
-    return _properties_class(type(found))(**vars(found))
-
-
-@functools.cache
-def _properties_class(base: type) -> type:
-    values = {"major": _CAPABILITY[0], "minor": _CAPABILITY[1], "__doc__": inspect.getdoc(base)}
-    if not hasattr(base, "is_integrated"):
-        values["is_integrated"] = False
-    return type(base.__name__, (base,), values)

@@ -8,30 +8,32 @@ import torch
 
 from torch_ocl.api import tensor_types
 
+_PREFIX = "torch.cuda."
+
 
 @functools.cache
 def types() -> dict[str, type]:
     """Those of `ocl`, each by its name in torch.cuda."""
-    return tensor_types.legacy_types()
+    return tensor_types.legacy_types(_PREFIX[:-1])
 
 
 def _named(kind: Any) -> Any:
     """The type that "torch.cuda.FloatTensor" names; others as they came."""
-    prefix = "torch.cuda."
-    if isinstance(kind, str) and kind.startswith(prefix):
-        return types().get(kind.removeprefix(prefix), kind)
+    if isinstance(kind, str) and kind.startswith(_PREFIX):
+        return types().get(kind.removeprefix(_PREFIX), kind)
     return kind
 
 
 def converting(upstream: Callable[..., Any]) -> Callable[..., Any]:
-    """Tensor.type, which takes them as well."""
+    """Tensor.type, which takes them as well, and names them."""
 
     @functools.wraps(upstream)
     def type_(self: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
         kind = _named(dtype)
         if isinstance(kind, tensor_types.TensorType):
             return self.to("ocl", kind.dtype, *args, **kwargs)
-        return upstream(self, dtype, *args, **kwargs)
+        result = upstream(self, dtype, *args, **kwargs)
+        return result.replace("torch.ocl.", _PREFIX) if isinstance(result, str) else result
 
     return type_
 

@@ -1,0 +1,212 @@
+"""torch.cuda, where "cuda" is `ocl`: what torch.ocl has takes the place of upstream's.
+
+Functions without a counterpart raise NotImplementedError and say why, instead of what comes of a
+torch that was built without CUDA.
+"""
+
+import ctypes
+import functools
+import inspect
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+
+from torch_ocl.api import names
+from torch_ocl.notices import unused
+from torch_ocl.upstream.as_cuda import cuda_runtime
+from torch_ocl.upstream.as_cuda import tensor_types as cuda_tensor_types
+from torch_ocl.upstream.as_cuda.converting import converting, converting_type, to_ocl
+from torch_ocl.upstream.as_cuda.stand_in import stand_in
+
+#: CUDA's version for a device that has bfloat16 and the kernels for weights of 4 bits. Programs ask
+#: for it to choose a dtype.
+_CAPABILITY = (8, 0)
+#: Their functions are those of torch.ocl's parts of the same name.
+_PARTS = ("memory", "random", "streams", "graphs", "nvtx", "tunable")
+#: Upstream's stay, since what they call is there.
+_KEPT = {
+    *("cudart", "check_error", "cudaStatus", "CudaError", "profiler.start", "profiler.stop"),
+    *("amp.amp_definitely_not_available", "amp.common", "nccl.is_available"),
+}
+#: Private functions that programs call, each with the name whose reason it shares.
+_PRIVATE = {
+    "_compile_kernel": "jiterator",
+    "jiterator._create_jit_fn": "jiterator",
+    "jiterator._create_multi_output_jit_fn": "jiterator",
+    "_sleep": "",
+}
+_NO_CLOCK = "OpenCL's kernels have no clock"
+
+
+def install() -> None:
+    """Changes torch.cuda and its parts."""
+    theirs, ours = torch.cuda, torch.ocl
+    changed = {name: _of_cuda(name, getattr(ours, name)) for name in _shared_names()}
+    changed["get_device_capability"] = _get_device_capability
+    changed["get_device_properties"] = _get_device_properties
+    changed["is_available"] = _is_available
+    changed["CUDAGraph"] = ours.OclGraph
+    changed["_get_device_index"] = _get_device_index
+    changed["_lazy_call"] = _lazy_call
+    changed["cudart"] = _cudart
+    changed |= cuda_tensor_types.types()
+    parts = [getattr(theirs, name) for name in _PARTS] + [theirs._utils]
+    for name, new in changed.items():
+        upstream = getattr(theirs, name, None)
+        setattr(theirs, name, new)
+        for module in parts:
+            if upstream is not None and vars(module).get(name) is upstream:
+                setattr(module, name, new)
+    sys.modules["torch.nn.parallel.parallel_apply"]._get_device_index = _get_device_index
+    for name in _PARTS:
+        _change_part(getattr(theirs, name), getattr(ours, name, None))
+    _refuse_the_rest()
+    _change_streams()
+    theirs._cudart = cuda_runtime.module()
+    theirs.__class__ = _CudaModule
+
+
+def _shared_names() -> list[str]:
+    ours = {*torch.ocl.__all__, "_is_in_bad_fork", "_lazy_init"}
+    ours |= {name for name in vars(torch.ocl) if name.endswith("Storage")}
+    shared = ours & set(vars(torch.cuda)) - {"default_generators", "profiler"}
+    return sorted(name for name in shared if callable(getattr(torch.ocl, name)))
+
+
+def _of_cuda(name: str, ours: Any) -> Any:
+    """A function or class of torch.ocl for torch.cuda."""
+    if not isinstance(ours, type):
+        return converting(ours)
+    takes_a_device = name in ("Stream", "StreamContext", "device", "device_of")
+    return stand_in(ours, converting_type(ours)) if takes_a_device else ours
+
+
+def _change_part(theirs: types.ModuleType, ours: types.ModuleType | None) -> None:
+    """Private functions too: programs call torch.cuda.memory._record_memory_history()."""
+    for name, value in list(vars(theirs).items()):
+        function = getattr(ours, name, None)
+        is_upstreams = getattr(value, "__module__", "").startswith("torch.cuda")
+        if is_upstreams and inspect.isfunction(value) and inspect.isfunction(function):
+            setattr(theirs, name, converting(function))
+
+
+def _refuse_the_rest() -> None:
+    reasons = {
+        name.removeprefix("torch.cuda."): why
+        for name, why in names.NOT_APPLICABLE.items()
+        if name.startswith("torch.cuda.")
+    }
+    for name, why in reasons.items():
+        if name in _KEPT:
+            continue
+        owner, _, last = name.rpartition(".")
+        module = getattr(torch.cuda, owner, None) if owner else torch.cuda
+        value = getattr(module, last, None)
+        if isinstance(value, types.ModuleType):
+            for part, function in list(vars(value).items()):
+                is_its_own = getattr(function, "__module__", "") == value.__name__
+                if is_its_own and not part.startswith("_") and f"{name}.{part}" not in _KEPT:
+                    _refuse(value, part, f"{name}.{part}", why)
+        elif value is not None:
+            _refuse(module, last, name, why)
+    for name, same in _PRIVATE.items():
+        owner, _, last = name.rpartition(".")
+        module = getattr(torch.cuda, owner) if owner else torch.cuda
+        if hasattr(module, last):
+            _refuse(module, last, name, reasons[same] if same else _NO_CLOCK)
+
+
+def _refuse(owner: Any, name: str, full_name: str, why: str) -> None:
+    """Has a function, or a class when an object of it is made, say why it isn't there."""
+    upstream = getattr(owner, name)
+    text = f"torch.cuda.{full_name} has no counterpart on ocl. {why.rstrip('.')}."
+
+    @functools.wraps(upstream, updated=())
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(text)
+
+    if type(upstream) is type:
+        upstream.__new__ = refuse
+    elif inspect.isfunction(upstream):
+        setattr(owner, name, refuse)
+
+
+class _CudaModule(type(torch.cuda)):  # type: ignore[misc]
+    """torch.cuda with what changes while a program runs."""
+
+    @property
+    def default_generators(self) -> tuple[torch.Generator, ...]:
+        """One for each device."""
+        return torch.ocl.default_generators
+
+    @property
+    def _initialized(self) -> bool:
+        return torch.ocl.is_initialized()
+
+
+def _change_streams() -> None:
+    """A stream's handle is its command queue, which get_stream_from_external() takes."""
+    stream: Any = torch.ocl.Stream
+    stream.cuda_stream = property(lambda self: self.native_handle)
+    stream._as_parameter_ = property(lambda self: ctypes.c_void_p(self.native_handle))
+
+
+def _cudart() -> types.ModuleType:
+    """CUDA's runtime library, as far as programs call it. Initialises OpenCL."""
+    torch.ocl.init()
+    return torch.cuda._cudart
+
+
+def _lazy_call(callable: Callable[[], Any], **kwargs: Any) -> None:
+    """Calls it now. Upstream waits for CUDA to be initialised, and nobody would tell it here."""
+    callable()
+
+
+def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+    """As upstream's: the index that an int, a name, a device or a context of torch.cuda.device has.
+
+    No index means the current device if `optional`, and ValueError is raised if not. It is raised
+    for other types of devices, too; -1 means the CPU if `allow_cpu`.
+    """
+    if isinstance(device, torch.cuda.device):
+        return device.idx
+    if isinstance(device, str):
+        device = torch.device(device)
+    device = to_ocl(device)
+    if isinstance(device, torch.device):
+        known = ("ocl", "cpu") if allow_cpu else ("ocl",)
+        if device.type not in known:
+            wanted = "cuda or cpu" if allow_cpu else "cuda"
+            raise ValueError(f"Expected a {wanted} device, but got: {device}")
+    return torch._utils._get_device_index(device, optional, allow_cpu)
+
+
+def _is_available() -> bool:
+    """As torch.ocl.is_available, but to torch.compile's own code there is no CUDA: it asks in order
+    to call CUDA's parts of torch._C, which other builds lack."""
+    caller = sys._getframe(1).f_globals.get("__name__", "")
+    if not caller.startswith("torch."):
+        unused.cuda_was_asked = True
+    return not caller.startswith("torch._inductor.") and torch.ocl.is_available()
+
+
+def _get_device_capability(device: Any = None) -> tuple[int, int]:
+    """(8, 0): what programs that ask CUDA for it do then is right here."""
+    return _CAPABILITY
+
+
+def _get_device_properties(device: Any = None) -> Any:
+    """As torch.ocl.get_device_properties, and with CUDA's capability."""
+    found = torch.ocl.get_device_properties(to_ocl(device))
+    return _properties_class(type(found))(**vars(found))
+
+
+@functools.cache
+def _properties_class(base: type) -> type:
+    values = {"major": _CAPABILITY[0], "minor": _CAPABILITY[1], "__doc__": inspect.getdoc(base)}
+    if not hasattr(base, "is_integrated"):
+        values["is_integrated"] = False
+    return type(base.__name__, (base,), values)
