@@ -8,11 +8,13 @@ python -m torch_ocl run [-m] PROGRAM [ARGUMENT ...]
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import runpy
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import torch
 
@@ -105,10 +107,48 @@ def _run(options: argparse.Namespace) -> None:
     sys.argv = [options.program, *options.arguments]
     if options.is_module:
         sys.path[0] = os.getcwd()
+        _check_module(options.program)
         runpy.run_module(options.program, run_name="__main__", alter_sys=True)
     else:
         sys.path[0] = os.path.dirname(os.path.abspath(options.program))
+        _check_file(options.program)
         runpy.run_path(options.program, run_name="__main__")
+
+
+def _check_file(program: str) -> None:
+    """Ends as `python` does where there is no such file."""
+    path = os.path.abspath(program)
+    if os.path.isdir(path):
+        if not os.path.exists(os.path.join(path, "__main__.py")):
+            _end(f"can't find '__main__' module in {path!r}")
+        return
+    try:
+        open(path, "rb").close()
+    except OSError as error:
+        _end(f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}")
+
+
+def _check_module(name: str) -> None:
+    """Ends as `python -m` does where there is no such module."""
+    try:
+        spec = importlib.util.find_spec(name)
+        is_package = spec is not None and spec.submodule_search_locations is not None
+        has_main = is_package and importlib.util.find_spec(f"{name}.__main__") is not None
+    except ModuleNotFoundError as error:
+        # Packages are imported on the way, and may lack a module of their own needs.
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            _end(f"No module named {name}")
+        raise
+    if spec is None:
+        _end(f"No module named {name}")
+    if is_package and not has_main:
+        what = f"{name!r} is a package and cannot be directly executed"
+        _end(f"No module named {name}.__main__; {what}")
+
+
+def _end(text: str) -> NoReturn:
+    print(f"{sys.executable}: {text}", file=sys.stderr)
+    sys.exit(2)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -75,6 +75,39 @@ def test_run_on_the_command_line(tmp_path):
         assert "['--epochs', '5']" in done.stdout
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["nosuch.py"], ["folder"], ["-m", "nosuch"], ["-m", "os.nosuch"], ["-m", "folder"]],
+    ids=" ".join,
+)
+def test_programs_that_are_not_there(tmp_path, arguments):
+    """They end with what `python` says, and no traceback."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "__init__.py").touch()
+
+    def said(*command):
+        done = subprocess.run(
+            [sys.executable, *command, *arguments], cwd=tmp_path, capture_output=True, text=True
+        )
+        return done.returncode, done.stderr.splitlines()
+
+    status, lines = said("-m", "torch_ocl", "run")
+    _, wanted = said()
+    if arguments == ["-m", "os.nosuch"]:  # Python has a longer sentence for this
+        wanted = [f"{sys.executable}: No module named os.nosuch"]
+    assert (status, lines) == (2, wanted)
+
+
+def test_a_program_that_lacks_a_module_has_its_traceback(tmp_path):
+    (tmp_path / "program.py").write_text("import nosuch")
+    for arguments in (["program.py"], ["-m", "program"]):
+        command = [sys.executable, "-m", "torch_ocl", "run", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 1 and "ModuleNotFoundError: No module named 'nosuch'" in (
+            done.stderr
+        )
+
+
 def test_names_of_devices():
     run("""
     for name in ("cuda", "cuda:0"):
