@@ -145,6 +145,78 @@ def test_the_variable(run):
     assert run("program.py", TORCH_OCL_AS_CUDA="0") == []
 
 
+OWN = """
+import subprocess, sys, torch
+import torch.multiprocessing as mp
+from torch.utils.data import DataLoader
+
+def f(index=0, device="cpu"):
+    torch.ones(3, device=device).sum()
+
+class Items(torch.utils.data.Dataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        return torch.ones(2, device="cuda" if sys.argv[1] == "loader" else "cpu")
+
+if __name__ == "__main__":
+    then = sys.argv[1]
+    if then in ("spawn", "fork"):
+        mp.start_processes(f, args=("cuda",), nprocs=2, start_method=then)
+    elif then == "spawn on the cpu":
+        mp.start_processes(f, nprocs=2, start_method="spawn")
+    elif then == "launch":
+        use = "import torch; torch.ones(3, device='cuda').sum()"
+        subprocess.run([sys.executable, "-c", use], check=True)
+    elif then == "launch on the cpu":
+        subprocess.run([sys.executable, __file__, "nothing"], check=True)
+    elif then == "loader":
+        list(DataLoader(Items(), num_workers=1, multiprocessing_context="spawn"))
+    f()
+"""
+
+
+@pytest.mark.parametrize(
+    "then, lines",
+    [
+        ("nothing", 1),
+        ("spawn on the cpu", 1),
+        ("launch on the cpu", 1),
+        ("spawn", 0),
+        ("fork", 0),
+        ("launch", 0),
+        ("loader", 0),
+    ],
+)
+def test_a_program_that_never_asks_for_cuda(run, then, lines):
+    """It speaks for the processes that it starts."""
+    found = run("program.py", then, text=OWN, TORCH_OCL_AS_CUDA="1")
+    assert len(found) == lines
+    assert all("it never asked torch.cuda.is_available()" in line for line in found)
+
+
+def test_small_commands_say_nothing(run, tmp_path):
+    """Nobody wants a line from each tool that imports torch, where the variable is always set."""
+    variable = {"TORCH_OCL_AS_CUDA": "1"}
+    assert run("-c", "import torch; torch.ones(2).sum()", **variable) == []
+    assert run("-m", "pip", "--version", **variable) == []
+    assert run("-m", "torch.utils.collect_env", **variable) == []
+    (tmp_path / "test_it.py").write_text("import torch\ndef test(): torch.ones(2).sum()")
+    assert run("-m", "pytest", "-q", "--collect-only", "test_it.py", **variable) == []
+    setup = "import setuptools, torch\ntorch.ones(2).sum()"
+    assert run("program.py", text=setup, **variable) == []
+
+
+def test_long_commands_speak(run):
+    code = (
+        "import torch; from torch_ocl.notices import unused as _u; _u._SHORT_COMMAND = 0; "
+        "torch.ones(2).sum()"
+    )
+    (line,) = run("-c", code, TORCH_OCL_AS_CUDA="1")
+    assert line.startswith("cuda means ocl in this program")
+
+
 def test_a_library_that_was_there_first(run):
     text = "import choosy, torch_ocl\ntorch_ocl.cuda_to_ocl()"
     (line,) = run("program.py", text=text)

@@ -6,6 +6,10 @@ one that isn't given `ocl` gets neither a function at exit nor anything else.
 
 `ocl` is given by an argument as `--device ocl`, by TORCH_OCL_AS_CUDA, by torch_ocl.cuda_to_ocl(),
 or by a call in the program's own file. TORCH_OCL_NOTICES=0 turns the line off.
+
+Many programs see a variable of the environment, and some have no use for a device. Where nothing
+else gives it, a program of the user's own speaks, for its children, too. What was installed speaks
+where it asked for CUDA, or computed for long.
 """
 
 import atexit
@@ -23,6 +27,7 @@ from typing import Any
 import torch
 
 from torch_ocl import _environment
+from torch_ocl.notices import unused_children
 
 _DEVICE = r"[\w.-]*(?:device|accelerator)[\w.-]*"
 _OCL = r"ocl(?::\d+)?"
@@ -32,6 +37,8 @@ _OPTION = re.compile(rf"--?{_DEVICE}", re.IGNORECASE)
 _QUESTIONS = {"-h", "--help", "help", "-V", "--version", "version"}
 #: A child that imports torch takes longer, in seconds of the processor.
 _SHORT_CHILD = 0.5
+#: An installed command that takes less, in seconds of the processor, has mostly imported libraries.
+_SHORT_COMMAND = 20
 
 _pid = 0  # of the process that says it
 _began = 0.0  # its time of the processor when torch_ocl was there
@@ -53,6 +60,8 @@ def watch() -> None:
         return
     _pid, _began = os.getpid(), time.process_time()
     text = _program_text()  # its file's name is gone at the end
+    if _environment.is_as_cuda() and not argument():
+        unused_children.watch(_was_used)
     atexit.register(_at_exit)
     # Nothing else tells a function at exit of a status.
     sys.exit = _remembering(sys.exit)
@@ -111,7 +120,9 @@ def _remembering(upstream: Callable[..., Any]) -> Callable[..., Any]:
 def _at_exit() -> None:
     # Whatever is wrong here, the program has done its work.
     with contextlib.suppress(Exception):
-        if not _is_to_be_silent() and not _was_used():
+        unused_children.tell()
+        used_by_child = unused_children.take_answer()
+        if not _is_to_be_silent() and not used_by_child and not _was_used():
             from torch_ocl.notices import unused_reasons
 
             line = unused_reasons.line()
@@ -125,19 +136,27 @@ def _is_to_be_silent() -> bool:
         os.environ.get("TORCH_OCL_NOTICES") == "0"
         or ended_early
         or bool(_QUESTIONS & set(sys.argv[1:]))
+        or unused_children.is_child()
         or not _speaks()
         or _is_a_tool()
-        or _children_worked()
-        or _has_no_use_for_cuda()
+        or (not unused_children.speaks_for_children() and _children_worked())
+        or _is_a_small_command()
     )
 
 
-def _has_no_use_for_cuda() -> bool:
-    """Whether nothing but a variable of the environment gives the device, and the program never
-    asked for CUDA: many programs see the variable, and some use no device."""
+def _is_a_small_command() -> bool:
+    """Whether nothing but the variable gives the device, and this is an installed command, or text
+    on the command line, that neither asked for CUDA nor computed for long."""
     ours = sys.modules.get("torch_ocl.upstream.as_cuda.names")
     by_variable = getattr(ours, "by_variable", False) and not argument()
-    return by_variable and not cuda_was_asked and not _names_ocl(text)
+    if (
+        not by_variable
+        or cuda_was_asked
+        or _names_ocl(text)
+        or unused_children.speaks_for_children()
+    ):
+        return False
+    return time.process_time() - _began < _SHORT_COMMAND
 
 
 def _speaks() -> bool:
