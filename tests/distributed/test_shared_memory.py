@@ -261,9 +261,17 @@ def names(rank):
     with pytest.raises(RuntimeError, match="built with CUDA and NCCL"):
         dist.init_process_group("cpu:gloo,ocl:nccl", store=dist.HashStore(), rank=0, world_size=1)
     torch_ocl.cuda_to_ocl()
-    for backend in ("nccl", "cpu:gloo,cuda:nccl"):
-        with pytest.raises(RuntimeError, match="built with CUDA and NCCL"):
+    with pytest.raises(RuntimeError, match="built with CUDA and NCCL"):
+        dist.init_process_group("cpu:gloo,ocl:nccl", store=dist.HashStore(), rank=0, world_size=1)
+    # Programs that can't be changed have gloo instead.
+    for backend in ("nccl", "NCCL", "cpu:gloo,cuda:nccl"):
+        with pytest.warns(UserWarning, match="this PyTorch has no NCCL"):
             dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        x = torch.ones(3, device="cuda")
+        dist.all_reduce(x)
+        dist.barrier()
+        assert x.is_cuda and x.sum() == 3 and "nccl" not in dist.get_backend()
+        dist.destroy_process_group()
 
 
 def test_names():
