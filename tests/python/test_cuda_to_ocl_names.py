@@ -149,6 +149,17 @@ FIRST = {
         torch.set_autocast_enabled("cuda", False)
         assert not torch.is_autocast_enabled() and not torch.is_autocast_enabled("cuda")
     """,
+    "autocast of compiled functions": """
+        def step(x):
+            enabled = torch.is_autocast_enabled() and torch.is_autocast_enabled("cuda")
+            return x + 1 if enabled else x - 1
+
+        compiled = torch.compile(step, backend="eager", fullgraph=True)
+        x = torch.zeros(1, device="cuda")
+        with torch.autocast("cuda"):
+            assert compiled(x).item() == 1
+        assert compiled(x).item() == -1
+    """,
 }
 RAISES = """
 def raises(kind, text, function, *args):

@@ -59,7 +59,8 @@ def _check_count(name: str, device_ids) -> None:
     count = torch.ocl.device_count() if device_ids is None else len(device_ids)
     if count > 1:
         raise RuntimeError(
-            f"{name} can't use {count} ocl devices: {_INSTEAD}; or pass device_ids=[0]."
+            f"{name} can't use {count} ocl devices: {_INSTEAD}; or pass device_ids=[0], or show "
+            "the program one device: TORCH_OCL_DEVICES=0."
         )
 
 

@@ -63,6 +63,7 @@ def install() -> None:
     scripts.install()
     _import_hook.after("torch._dynamo.variables.constant", _change_dynamo)
     _import_hook.after("torch._dynamo.variables.builtin", _change_dynamos_text)
+    _import_hook.after("torch._dynamo.variables.torch", _change_dynamos_constants)
     _import_hook.after("torch.distributed.device_mesh", _change_meshes)
 
 
@@ -280,6 +281,13 @@ def _change_dynamos_text(module: types.ModuleType) -> None:
         return module.ConstantVariable.create(as_program(self.fn, values, named))
 
     kind.call_function = call_function
+
+
+def _change_dynamos_constants(module: types.ModuleType) -> None:
+    """Autocast's state is a constant to Dynamo, which guards it. It knows the functions of torch by
+    the objects, and traces ours to the ones written in C."""
+    for name in ("is_autocast_enabled", "get_autocast_dtype"):
+        module.constant_fold_functions[getattr(torch._C, name)] = None
 
 
 def _is_of_torch(module: str) -> bool:
