@@ -13,6 +13,8 @@ HEAD = ["File", "What is changed", "Why", "Needed by", "Mended in", "Test"]
 #: Modules that change nothing themselves.
 HELPERS = {
     "upstream": {
+        "as_cuda/converting",
+        "as_cuda/cuda_runtime",
         "as_cuda/native",
         "as_cuda/stand_in",
         "as_cuda/tensor_types",
