@@ -53,3 +53,16 @@ def test_gradients(device):
         w = torch.ones(3, device=device, requires_grad=True)
         compiled(w, n).backward()
         assert w.grad.tolist() == [float(torch.tensor(float(n)))] * 3
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_numbers_computed_from_several_sizes(device, dynamic):
+    """Inductor has a symbol for such an expression, which it knows no value of by itself."""
+    torch._dynamo.reset()
+    pad = torch.constant_pad_nd
+    compiled = torch.compile(pad, dynamic=dynamic)
+    for value, pads in ((1.0, (1, 2)), (0.5, (1, 2)), (0.75, (2, 3)), (1.25, (1, 4))):
+        x = torch.ones(1, 3, device=device, requires_grad=True)
+        found, expected = compiled(x, pads, value), pad(x.cpu(), pads, value)
+        assert torch.equal(found.cpu(), expected)
+        assert torch.autograd.grad((found * found).sum(), x)[0].tolist() == [[2.0] * 3]

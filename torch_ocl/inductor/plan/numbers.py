@@ -33,6 +33,8 @@ def numbers_fit(features: Any) -> bool:
             ends |= {expr.xreplace(dict.fromkeys(last, sympy.S.Zero)), expr.xreplace(last)}
     # Indices that are read have no other bound than their tensor's.
     ends = {e for e in ends if all(symbol_is_type(s, _GIVEN) for s in e.free_symbols)}
+    # A symbol that stands for an expression of others has no hint of its own.
+    ends = {V.graph.sizevars.remove_precomputed_replacements(e) for e in ends}
     if not all(expr_fits_within_32bit(e) and expr_fits_within_32bit(-e) for e in ends):
         return False
     for end in ends:
