@@ -4,6 +4,8 @@ A number that changes becomes a symbol. Where a product with it stands beside an
 symbols, its value is a constant of the graph, which caches must not hand to another call.
 """
 
+import math
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -157,3 +159,49 @@ def test_graphs_of_other_devices_are_left_alone():
     graph = torch.fx.symbolic_trace(lambda x: abs(x))
     assert not float_guards.is_on_ocl(graph, [torch.ones(2), 3])
     assert float_guards.is_on_ocl(graph, [torch.ones(2, device="ocl")])
+
+
+#: Programs whose results tell one zero from the other.
+SIGNED = {
+    "copysign": torch.copysign,
+    "quotient": lambda t, v: t / v,
+    "full": lambda t, v: 1 / (torch.full((), v, device=t.device) * t),
+    "fill": lambda t, v: 1 / torch.empty_like(t).fill_(v),
+    "atan2": lambda t, v: torch.atan2(t.new_full((6,), v), -t.abs()),
+    "where": lambda t, v: 1 / torch.where(t > 0, t, v),
+    "clamp": lambda t, v: 1 / t.clamp(v, v),
+    "threshold": lambda t, v: 1 / F.threshold(t, 5.0, v),
+    "math": lambda t, v: t * math.copysign(2, v),
+}
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+@pytest.mark.parametrize("name", SIGNED)
+def test_signs_of_zeros_and_what_no_symbol_is(name, dynamic):
+    values = (-0.0, 0.0, -0.0, 2.0, 0.0, -0.0, NAN, 1.5, NAN, INFINITY, -INFINITY)
+    with torch.no_grad():
+        check(SIGNED[name], values, dynamic=dynamic)
+        torch._dynamo.reset()
+        check(SIGNED[name], (2.0, 3.0, -0.0, 0.0), dynamic=dynamic)
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+def test_zeros_in_tuples_attributes_and_complex_numbers(dynamic):
+    class Holder(torch.nn.Module):
+        def forward(self, t, pair, number):
+            return torch.copysign(t, self.sign) + torch.copysign(1 / t, pair[1]) / number.imag
+
+    plain = Holder()
+    compiled, x = torch.compile(plain, dynamic=dynamic), leaf().detach()
+    for i in range(16):
+        a, b, c = (-0.0 if i >> bit & 1 else 0.0 for bit in (0, 1, 2))
+        plain.sign = a
+        torch.testing.assert_close(compiled(x, (1, b), complex(1, c)), plain(x, (1, b), complex(1, c)))
+
+
+def test_nan_is_compiled_for_once():
+    compiled = torch.compile(lambda t, v: t + v)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for _ in range(3):
+            assert compiled(leaf().detach(), float("nan")).isnan().all()

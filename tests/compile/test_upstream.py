@@ -384,6 +384,30 @@ def test_writes_through_windows():
 
 
 @torch._inductor.config.patch(force_disable_caches=True)
+@pytest.mark.parametrize(
+    "write",
+    [lambda x: x.view(2, 6).unfold(1, 3, 2).mul_(2), lambda x: x[::2].unfold(0, 3, 1).add_(1),
+     lambda x: x.view(3, 4).t().unfold(0, 2, 1).add_(1), lambda x: x[2:].unfold(0, 3, 1).zero_()],
+)  # fmt: skip
+def test_writes_through_windows_of_a_view_that_overlap(write):
+    """They are refused as on the CPU. Without torch.compile they are done, one after another."""
+
+    def program(x):
+        write(x)
+        return x * 1
+
+    kinds = []
+    for device in ("cpu", "ocl"):
+        torch._dynamo.reset()
+        with pytest.raises(RuntimeError) as refused:
+            torch.compile(program)(torch.arange(12.0, device=device))
+        kinds.append((type(refused.value), type(refused.value.inner_exception)))
+    assert kinds[0] == kinds[1]
+    found = [program(torch.arange(12.0, device=device)).tolist() for device in ("cpu", "ocl")]
+    assert found[0] == found[1]
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
 def test_sums_of_constants():
     def sums(x):
         ones = torch.ones_like(x)
@@ -427,3 +451,16 @@ def test_specialized_floats(function, error):
         torch.compile(function, dynamic=True)(x, 0.5)
     function = torch.compile(function, dynamic=True)
     function(torch.ones(6, device="ocl", requires_grad=True), 0.5)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_signs_of_zeros(monkeypatch, dynamic):
+    x = torch.ones(3)
+    found = []
+    for used in (False, True):
+        monkeypatch.setattr(torch.ocl, "is_initialized", lambda used=used: used)
+        torch._dynamo.reset()
+        compiled = torch.compile(torch.copysign, dynamic=dynamic)
+        compiled(x, 0.0)
+        found.append(compiled(x, -0.0).tolist())
+    assert found == [[1.0] * 3, [-1.0] * 3]

@@ -22,6 +22,8 @@ _AT_ONCE = (
 )
 #: Modules of torch, each with the module here that waits for it.
 _LATER = {
+    "torch._dynamo.guards": "compile.signed_zeros",
+    "torch._dynamo.variables.builder": "compile.signed_zeros",
     "torch.export.pt2_archive._package": "compile.pt2_packages",
     "torch.nested._internal.sdpa": "jagged_attention",
     "torch.nn.attention.flex_attention": "compile.flex_attention",
