@@ -197,7 +197,9 @@ def test_zeros_in_tuples_attributes_and_complex_numbers(dynamic):
     for i in range(16):
         a, b, c = (-0.0 if i >> bit & 1 else 0.0 for bit in (0, 1, 2))
         plain.sign = a
-        torch.testing.assert_close(compiled(x, (1, b), complex(1, c)), plain(x, (1, b), complex(1, c)))
+        torch.testing.assert_close(
+            compiled(x, (1, b), complex(1, c)), plain(x, (1, b), complex(1, c))
+        )
 
 
 def test_nan_is_compiled_for_once():
