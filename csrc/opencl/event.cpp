@@ -98,9 +98,11 @@ void Event::check_no_point() const {
 
 void Event::block(Queue& queue) const {
   if (point_ != nullptr) {
-    if (point_->capture.expired()) {
+    const auto capture = point_->capture.lock();
+    if (capture == nullptr) {
       throw std::runtime_error("ocl: the event was recorded in a capture that has ended");
     }
+    if (capture->ran != nullptr) return capture->ran->block(queue);
     return point_->graph->follow(queue, *point_);
   }
   if (handle_ == nullptr) return;

@@ -8,6 +8,7 @@
 
 #include "opencl/command_buffer.h"
 #include "opencl/device_assert.h"
+#include "opencl/event.h"
 #include "opencl/platform.h"
 
 namespace ocl {
@@ -62,22 +63,38 @@ Graph::~Graph() {
 void Graph::begin(Queue& queue) {
   check_not_captured(queue, "another capture");
   recorded_ = &queue;
-  capture_ = std::make_shared<char>();
+  capture_ = std::make_shared<Capture>();
   queue.set_capture(this);
 }
 
+bool Graph::joined() {
+  return std::ranges::all_of(
+      forked_, [&](Queue* queue) { return seen_[queue][queue] <= seen_[recorded_][queue]; });
+}
+
 bool Graph::end() {
-  bool joined = true;
-  for (Queue* queue : forked_) {
-    queue->set_capture(nullptr);
-    joined &= seen_[queue][queue] <= seen_[recorded_][queue];
-  }
+  const bool all = joined();
+  for (Queue* queue : forked_) queue->set_capture(nullptr);
   recorded_->set_capture(nullptr);
   recorded_ = nullptr;
   capture_.reset();
   forked_.clear();
   seen_.clear();
-  return joined;
+  return all;
+}
+
+void Graph::give_up(const std::function<void()>& enqueue) {
+  Queue& queue = *recorded_;
+  const std::vector<Queue*> others = forked_;
+  const std::shared_ptr<Capture> capture = capture_;
+  refused = nullptr;
+  end();
+  enqueue();
+  auto ran = std::make_shared<Event>();
+  ran->record(queue);
+  for (Queue* other : others) ran->block(*other);
+  capture->ran = std::move(ran);
+  capture_ = capture;
 }
 
 std::shared_ptr<const Graph::Point> Graph::point(const Queue& queue) {
@@ -311,8 +328,17 @@ std::string Graph::describe() const {
   return text;
 }
 
+bool stays_captured(const Queue& queue, const char* what) {
+  Graph* graph = queue.capture();
+  if (graph == nullptr) return false;
+  // A copy: giving up clears it.
+  if (const auto refused = graph->refused) refused(what);
+  return queue.capture() != nullptr;
+}
+
 void check_not_captured(const Queue& queue, const char* what) {
   if (__builtin_expect(queue.capture() == nullptr, 1)) return;
+  if (!stays_captured(queue, what)) return;
   throw std::runtime_error(std::string("ocl: ") + what +
                            " is not possible while a graph is captured on this stream");
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,8 @@
 
 namespace ocl {
 
+class Event;
+
 /// Kernels with their arguments and sizes, copies within the device, and fills, in the order in
 /// which they were enqueued. What they work on must stay where it is.
 ///
@@ -22,10 +25,14 @@ namespace ocl {
 /// commands on one queue, in the order of their recording, which is one that the events allow.
 class Graph {
  public:
+  /// A recording that is under way. It is gone once that ends, unless it was given up.
+  struct Capture {
+    std::shared_ptr<const Event> ran;  // what had been recorded by then
+  };
   /// A point in what a queue has recorded: how many commands of each queue come before it.
   struct Point {
     Graph* graph;
-    std::weak_ptr<void> capture;  // gone when that ends
+    std::weak_ptr<Capture> capture;
     std::map<const Queue*, size_t> before;
   };
 
@@ -39,6 +46,13 @@ class Graph {
   void begin(Queue& queue);
   /// False if commands of another queue were recorded that `queue` did not wait for.
   bool end();
+  /// Whether `queue` has waited for all other queues.
+  bool joined();
+  /// Ends the recording where it is, and has `enqueue` enqueue all of it on the first queue. Other
+  /// queues that took part wait for it, as do those that wait for an event of the recording.
+  void give_up(const std::function<void()>& enqueue);
+  /// Called with what can't be recorded. It may give up: then that is done as ever.
+  std::function<void(const char* what)> refused;
   std::shared_ptr<const Point> point(const Queue& queue);
   /// Later commands of `queue` come after the point; it is recorded from now on. Throws
   /// std::runtime_error for a queue of another capture, or another device.
@@ -86,7 +100,7 @@ class Graph {
 
   mutable std::mutex mutex_;   // of what follows, but while it is recorded
   Queue* recorded_ = nullptr;  // the first one
-  std::shared_ptr<void> capture_;
+  std::shared_ptr<Capture> capture_;
   std::vector<Queue*> forked_;
   // By queue: its last command, and those of others that come before what it does next.
   std::map<const Queue*, std::map<const Queue*, size_t>> seen_;
@@ -103,7 +117,9 @@ class Graph {
   cl_command_queue runs_queue_ = nullptr, last_queue_ = nullptr;
 };
 
-/// Throws std::runtime_error if commands of `queue` are recorded: `what` can't be.
+/// Whether commands of `queue` are recorded, after the recording was given up for `what` if it may.
+bool stays_captured(const Queue& queue, const char* what);
+/// Throws std::runtime_error if they are: `what` can't be recorded.
 void check_not_captured(const Queue& queue, const char* what);
 
 }  // namespace ocl

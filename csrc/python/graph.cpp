@@ -13,7 +13,10 @@ namespace ocl::python {
 void bind_graph(py::module_& module) {
   py::class_<StreamGraph>(module, "StreamGraph")
       .def(py::init<>())
-      .def("capture_begin", &StreamGraph::capture_begin, release_gil())
+      .def("capture_begin", &StreamGraph::capture_begin, py::arg("pool"),
+           py::arg("may_give_up") = false, release_gil())
+      .def("give_up", &StreamGraph::give_up, release_gil())
+      .def("given_up", &StreamGraph::given_up)
       .def("capture_end", &StreamGraph::capture_end, release_gil())
       .def("replay", &StreamGraph::replay, release_gil())
       .def("reset", &StreamGraph::reset, release_gil())

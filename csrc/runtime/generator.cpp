@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "opencl/graph.h"
 #include "opencl/platform.h"
 #include "opencl/queue.h"
 #include "runtime/generator_seed.h"
@@ -50,10 +51,15 @@ class PhiloxGenerator final : public c10::GeneratorImpl {
     TORCH_CHECK(offset % 4 == 0, "the Philox offset must be a multiple of 4, got ", offset);
     offset_ = offset;
   }
-  uint64_t get_offset() const override { return offset_; }
+  // A capture doesn't advance it, unlike the ops that are captured.
+  uint64_t get_offset() const override {
+    (void)is_captured();
+    return offset_;
+  }
 
   // The layout of CUDA generators: 8 bytes of seed, 8 of offset.
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    (void)is_captured();
     at::TensorBase state = at::detail::empty_cpu({kStateBytes}, at::kByte);
     auto* bytes = static_cast<uint8_t*>(state.mutable_data_ptr());
     std::memcpy(bytes, &seed_, sizeof seed_);
@@ -89,8 +95,10 @@ class PhiloxGenerator final : public c10::GeneratorImpl {
                 "A generator's state can't be set while a graph is captured: replays would not "
                 "repeat that");
   }
+  /// Has a capture given up that may be.
   bool is_captured() const {
-    return Queue::captures() && current_queue(device().index()).capture() != nullptr;
+    return Queue::captures() &&
+           stays_captured(current_queue(device().index()), "the state of a generator");
   }
   PhiloxGenerator* clone_impl() const override {
     auto* copy = new PhiloxGenerator(device().index(), seed_);

@@ -53,6 +53,7 @@ struct StreamGraph::Impl {
   Queue* queue = nullptr;  // while it is captured
   std::unique_ptr<HeldPool> pool;
   std::unique_ptr<Graph> graph;
+  std::string given_up;
   std::mutex mutex;  // of what follows
   std::vector<Source> sources;
   size_t placeholders = 0;
@@ -62,6 +63,7 @@ struct StreamGraph::Impl {
     pool.reset();
     sources.clear();
     placeholders = 0;
+    given_up.clear();
   }
   /// Ends the capture; false if another stream's work was not waited for.
   bool end() {
@@ -69,6 +71,18 @@ struct StreamGraph::Impl {
     captures.erase(graph.get());
     queue = nullptr;
     return graph->end();
+  }
+  void give_up(const std::string& why) {
+    given_up = why;
+    Queue& first = *queue;
+    graph->give_up([&] {
+      {
+        std::lock_guard lock(captures_mutex);
+        captures.erase(graph.get());
+        queue = nullptr;
+      }
+      graph->replay(first, advance());
+    });
   }
   PhiloxState reserve(const at::Generator& generator, uint64_t increment);
   std::vector<uint64_t> advance();
@@ -108,7 +122,13 @@ std::vector<uint64_t> StreamGraph::Impl::advance() {
   std::lock_guard lock(mutex);
   std::vector<uint64_t> values(placeholders);
   for (Source& source : sources) {
-    std::lock_guard generator_lock(source.generator.mutex());
+    // The thread holds it already where a new seed has the capture given up.
+    std::unique_lock generator_lock(source.generator.mutex(), std::defer_lock);
+    if (given_up.empty()) {
+      generator_lock.lock();
+    } else {
+      (void)generator_lock.try_lock();
+    }
     const uint64_t offset = source.generator.get_offset();
     values[source.seed] = source.generator.current_seed();
     for (const Source::Draw& draw : source.draws) values[draw.placeholder] = offset + draw.offset;
@@ -121,7 +141,7 @@ StreamGraph::StreamGraph() : impl_(std::make_unique<Impl>()) {}
 
 StreamGraph::~StreamGraph() { reset(); }
 
-void StreamGraph::capture_begin(c10::MempoolId_t pool) {
+void StreamGraph::capture_begin(c10::MempoolId_t pool, bool may_give_up) {
   TORCH_CHECK(impl_->graph == nullptr,
               "This graph holds a capture already: reset() it before another one");
   impl_->device = current_device();
@@ -132,12 +152,27 @@ void StreamGraph::capture_begin(c10::MempoolId_t pool) {
   impl_->graph = std::make_unique<Graph>();
   std::lock_guard lock(Impl::captures_mutex);
   impl_->graph->begin(queue);
+  if (may_give_up) {
+    impl_->graph->refused = [this](const char* what) {
+      impl_->give_up(std::string(what) + " can't be captured");
+    };
+  }
   impl_->queue = &queue;
   Impl::captures[impl_->graph.get()] = impl_.get();
 }
 
+void StreamGraph::give_up(const std::string& why) {
+  TORCH_CHECK(impl_->queue != nullptr, "give_up() without capture_begin()");
+  impl_->give_up(why);
+}
+
+const std::string& StreamGraph::given_up() const { return impl_->given_up; }
+
 void StreamGraph::capture_end() {
   TORCH_CHECK(impl_->queue != nullptr, "capture_end() without capture_begin()");
+  if (impl_->graph->refused && !impl_->graph->joined()) {
+    return impl_->give_up("another stream's last work was not waited for");
+  }
   if (!impl_->end()) {
     impl_->clear();
     TORCH_CHECK(false,
@@ -153,7 +188,7 @@ void StreamGraph::capture_end() {
 }
 
 void StreamGraph::replay() {
-  TORCH_CHECK(impl_->graph != nullptr && impl_->queue == nullptr,
+  TORCH_CHECK(impl_->graph != nullptr && impl_->queue == nullptr && impl_->given_up.empty(),
               "replay() of a graph without a finished capture");
   Queue& queue = current_queue(impl_->device);
   check_not_captured(queue, "the replay of another graph");

@@ -25,8 +25,14 @@ class StreamGraph {
   StreamGraph(const StreamGraph&) = delete;
   StreamGraph& operator=(const StreamGraph&) = delete;
 
-  /// Captures the current stream; {0, 0} is a pool of this graph's own.
-  void capture_begin(c10::MempoolId_t pool = {0, 0});
+  /// Captures the current stream; {0, 0} is a pool of this graph's own. If it `may_give_up`, it
+  /// does so where something can't be captured, instead of an exception.
+  void capture_begin(c10::MempoolId_t pool = {0, 0}, bool may_give_up = false);
+  /// Ends the capture where it is and enqueues it once, on the stream that was captured: from then
+  /// on all is as if there had been no capture. There is nothing to replay.
+  void give_up(const std::string& why);
+  /// Why the capture was given up; empty if it wasn't.
+  const std::string& given_up() const;
   /// Throws c10::Error, and leaves no graph, if random numbers were used in a way that a replay
   /// can't renew.
   void capture_end();

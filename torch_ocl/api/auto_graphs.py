@@ -3,209 +3,149 @@
 A replay runs none of the function's Python. So it may take the place of a call only where Python
 would do the same again. What decides that is compared at every call: the arguments' layouts, plain
 values and tensors that the function reads, the modules and optimisers that it was seen to use, and
-PyTorch's modes. They are a call's form, and each form has a graph of its own.
+PyTorch's modes. They are a call's form (auto_forms.py), and each form has a graph of its own.
+
+Python runs once in a call, also in one that fails to be captured. A capture that meets something
+that can't be captured is given up there: what was captured until then runs, and the rest of the
+function runs as ever.
 """
 
 import collections
-import contextlib
-import inspect
 import logging
-import types
+import threading
 import warnings
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from torch_ocl.api.graphs import OclGraph, graph, graph_pool_handle, is_current_stream_capturing
+from torch_ocl.api import auto_forms
+from torch_ocl.api.auto_forms import PLAIN, Refused, Surroundings, Users, is_dense, storage
+from torch_ocl.api.graphs import OclGraph, graph_pool_handle, is_current_stream_capturing
 
 _log = logging.getLogger("torch_ocl.graphs")
-_PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device)
-_CONTAINERS = (list, tuple, dict)
-_FUNCTIONS = (types.FunctionType, types.MethodType)
-_MOST_WAITING = 64  # forms that were seen too seldom for a capture
+_MOST_WAITING = 64  # forms that were seen too seldom for a capture, and those that were refused
+
+#: Held by the thread that watches or captures a function: hooks and warnings are the process's.
+_watching = threading.Lock()
+_here = threading.local()
 
 
-class _Refused(Exception):
-    """Why a form can't be replayed."""
+class _Arguments:
+    """The tensors among a call's arguments, and those of a graph that stand for them."""
+
+    def __init__(self, leaves: list[Any], fixed: set[int]) -> None:
+        self.fixed = fixed  # arguments that are the same tensors at all calls
+        self.static: dict[int, torch.Tensor] = {}
+        self._flat: list[tuple[torch.Tensor, int, int]] = []  # memory, an argument in it, and start
+        owners: dict[int, list[int]] = {}
+        for i, leaf in enumerate(leaves):
+            if i in fixed:
+                self.static[i] = leaf
+            elif isinstance(leaf, torch.Tensor):
+                owners.setdefault(storage(leaf), []).append(i)
+        with torch.inference_mode(False), torch.no_grad():
+            for members in owners.values():
+                self._add(leaves, members)
+        self.copied = [i for i in self.static if i not in fixed]
+        self.copy_in(leaves)
+        self._versions = {i: self.static[i]._version for i in self.copied}
+        self.sources = {id(t): i for i, t in self.static.items()}
+
+    def _add(self, leaves: list[Any], members: list[int]) -> None:
+        """Arguments in one memory share one here, too. Layouts are those of the arguments."""
+        first = leaves[members[0]]
+        if any(leaves[i].dtype != first.dtype for i in members):
+            raise Refused("arguments of several dtypes share memory")
+        start = min(leaves[i].storage_offset() for i in members)
+        end = max(_end(leaves[i]) for i in members)
+        memory = first.new_empty(max(end - start, 0))
+        self._flat.append((memory, members[0], start))
+        made: dict[int, torch.Tensor] = {}
+        for i in members:
+            leaf = leaves[i]
+            if id(leaf) not in made:
+                at = max(leaf.storage_offset() - start, 0)
+                made[id(leaf)] = memory.as_strided(leaf.shape, leaf.stride(), at)
+                made[id(leaf)].requires_grad_(leaf.requires_grad)
+            self.static[i] = made[id(leaf)]
+
+    def copy_in(self, leaves: list[Any]) -> None:
+        for memory, i, _ in self._flat:
+            # Shares of one memory lie alike at all calls: that is in the form.
+            leaf = leaves[i].detach()
+            before = self.static[i].storage_offset()
+            flat = leaf.as_strided(memory.shape, (1,), leaf.storage_offset() - before)
+            memory.copy_(flat)
+
+    def written(self) -> list[int]:
+        return [i for i in self.copied if self.static[i]._version != self._versions[i]]
+
+    def copy_out(self, leaves: list[Any], written: Iterable[int]) -> None:
+        with torch.no_grad():
+            for i in written:
+                leaves[i].copy_(self.static[i])
+
+    def source(self, result: torch.Tensor) -> int | None:
+        """The argument that a result is, or is a view of; None for other results."""
+        if id(result) in self.sources:
+            return self.sources[id(result)]
+        if result.layout != torch.strided:
+            return None
+        own = storage(result)
+        return next((i for i in self.copied if storage(self.static[i]) == own != 0), None)
+
+    def theirs(self, leaves: list[Any], result: Any) -> Any:
+        """A result of a call whose arguments these were, for who made the call."""
+        if not isinstance(result, torch.Tensor) or (i := self.source(result)) is None:
+            return result
+        leaf, static = leaves[i], self.static[i]
+        if static is result:
+            return leaf
+        if leaf.dtype != result.dtype:
+            return result
+        at = leaf.storage_offset() + result.storage_offset() - static.storage_offset()
+        return leaf.detach().as_strided(result.shape, result.stride(), at)
 
 
-def _on_device(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "ocl"
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    return _on_device(tensor) and tensor.layout == torch.strided
-
-
-def _place(tensor: torch.Tensor) -> Hashable:
-    """The parts of a tensor that isn't copied which a captured kernel knows."""
-    if tensor.layout != torch.strided:
-        return id(tensor)
-    if tensor.is_cpu and tensor.dim() == 0:
-        return tensor.dtype, tensor.item()  # an argument of a kernel
-    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
-
-
-def _modes() -> Hashable:
-    """Modes that decide what an op does."""
-    return (
-        torch.is_grad_enabled(),
-        torch.is_inference_mode_enabled(),
-        torch.is_autocast_enabled("ocl"),
-        torch.get_autocast_dtype("ocl"),
-        torch.are_deterministic_algorithms_enabled(),
-        torch.get_float32_matmul_precision(),
-        torch.get_default_dtype(),
-        torch.ocl.current_stream().stream_id,
-        torch.ocl.current_device(),
-    )
-
-
-class _Users:
-    """The modules that run and the optimisers that step while the function does."""
-
-    def __init__(self) -> None:
-        self.modules: dict[int, torch.nn.Module] = {}
-        self.optimizers: dict[int, torch.optim.Optimizer] = {}
-
-    @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
-        def of_module(module: torch.nn.Module, _: Any) -> None:
-            self.modules[id(module)] = module
-
-        def of_optimizer(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-            self.optimizers[id(optimizer)] = optimizer
-
-        hooks = [
-            torch.nn.modules.module.register_module_forward_pre_hook(of_module),
-            register_optimizer_step_pre_hook(of_optimizer),
-        ]
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
-
-    def parameters(self) -> dict[int, torch.Tensor]:
-        found = {id(p): p for m in self.modules.values() for p in m.parameters(recurse=False)}
-        for optimizer in self.optimizers.values():
-            found.update((id(p), p) for g in optimizer.param_groups for p in g["params"])
-        return found
-
-    def form(self) -> Hashable:
-        parts: list[Hashable] = []
-        for module in self.modules.values():
-            parts.append(module.training)
-            parts.extend(b.data_ptr() for b in module._buffers.values() if b is not None)
-        for optimizer in self.optimizers.values():
-            for group in optimizer.param_groups:
-                parts.extend(_value(v) for k, v in group.items() if k != "params")
-            for state in optimizer.state.values():
-                parts.extend(v.data_ptr() for v in state.values() if isinstance(v, torch.Tensor))
-        for p in self.parameters().values():
-            parts.append((p.data_ptr(), p.requires_grad, p.grad is None))
-        return tuple(parts)
-
-    def check(self) -> None:
-        for optimizer in self.optimizers.values():
-            for p, state in optimizer.state.items():
-                for name, value in state.items():
-                    if isinstance(value, torch.Tensor) and value.device != p.device:
-                        kind = type(optimizer).__name__
-                        raise _Refused(
-                            f"{kind} keeps {name!r} on the host: give it capturable=True or "
-                            "fused=True"
-                        )
-
-
-def _value(value: Any) -> Hashable:
-    """A value's part of a form: itself where it is plain, the memory of a tensor."""
-    if isinstance(value, torch.Tensor):
-        return _place(value)
-    if isinstance(value, _PLAIN):
-        return type(value), value
-    if isinstance(value, _CONTAINERS):
-        leaves, form = tree_flatten(value)
-        return str(form), tuple(_value(leaf) for leaf in leaves)
-    return id(value)
-
-
-def _names(code: types.CodeType) -> set[str]:
-    """Global names that the code and the functions defined in it may read."""
-    nested = (c for c in code.co_consts if isinstance(c, types.CodeType))
-    return set(code.co_names).union(*(_names(c) for c in nested))
-
-
-class _Surroundings:
-    """A function's inputs besides its arguments, as far as they show: variables of the functions
-    around it, globals, and the attributes of its object."""
-
-    def __init__(self, function: Callable[..., Any], watch: Iterable[Any]) -> None:
-        self._watch = tuple(watch)
-        self._object = getattr(function, "__self__", None)
-        if isinstance(function, torch.nn.Module):
-            self._object, function = function, type(function).forward
-        plain = inspect.unwrap(getattr(function, "__func__", function))
-        self._cells = tuple(getattr(plain, "__closure__", None) or ())
-        code = getattr(plain, "__code__", None)
-        self._globals = getattr(plain, "__globals__", {})
-        self._names = sorted(_names(code)) if code is not None else []
-
-    def form(self) -> Hashable:
-        parts: list[Hashable] = [
-            _value(w() if isinstance(w, _FUNCTIONS) else w) for w in self._watch
-        ]
-        for cell in self._cells:
-            with contextlib.suppress(ValueError):  # it isn't set yet
-                parts.append(_value(cell.cell_contents))
-        parts.extend(_value(self._globals[n]) for n in self._names if n in self._globals)
-        attributes = getattr(self._object, "__dict__", {})
-        parts.extend(_value(v) for v in attributes.values())
-        return tuple(parts)
+def _end(tensor: torch.Tensor) -> int:
+    """Where a tensor ends in its memory."""
+    if tensor.numel() == 0:
+        return tensor.storage_offset()
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return tensor.storage_offset() + sum((n - 1) * s for n, s in sizes) + 1
 
 
 class _Captured:
     """A form's graph, its inputs and its results."""
 
-    def __init__(self, owner: "AutoGraph", leaves: list[Any], form: Any, fixed: set[int]) -> None:
-        self.fixed = fixed  # arguments that are the same tensors at all calls
-        self.parameters = list(owner.users.parameters().values())
-        before = [p.grad for p in self.parameters]
-        tensors = {i: t for i, t in enumerate(leaves) if isinstance(t, torch.Tensor)}
-        self.static = {i: t if i in fixed else t.detach().clone() for i, t in tensors.items()}
-        versions = {i: t._version for i, t in self.static.items()}
-        given = [self.static.get(i, leaf) for i, leaf in enumerate(leaves)]
-        arguments, named = tree_unflatten(given, form)
-        self.graph = OclGraph()
-        try:
-            with graph(self.graph, owner.pool, torch.ocl.current_stream()):
-                results = owner.function(*arguments, **named)
-            self.results, self.form = tree_flatten(results)
-            self.written = [i for i, t in self.static.items() if t._version != versions[i]]
-            self._check(tensors)
-        except BaseException:
-            for p, gradient in zip(self.parameters, before, strict=True):
-                p.grad = gradient
-            raise
-        self.gradients = [p.grad for p in self.parameters]
+    def __init__(self, graph: OclGraph, arguments: _Arguments) -> None:
+        self.graph = graph
+        self.arguments = arguments
+
+    def finish(
+        self,
+        parameters: list[torch.Tensor],
+        before: list[torch.Tensor | None],
+        results: list[Any],
+        form: Any,
+    ) -> None:
+        self.parameters, self.results, self.form = parameters, results, form
+        self.written = self.arguments.written()
+        self.gradients = [p.grad for p in parameters]
         # A sum goes on in the memory of before. Others begin with None, or were dropped.
         self.sums = [a is not None and a is b for a, b in zip(before, self.gradients, strict=True)]
-        self.sources = {id(t): i for i, t in self.static.items()}
+        self.own = [isinstance(t, torch.Tensor) and self._made(t) for t in results]
 
-    def _check(self, tensors: dict[int, torch.Tensor]) -> None:
-        for result in self.results:
-            if not isinstance(result, torch.Tensor):
-                continue
-            if result.requires_grad or not _on_device(result):
-                raise _Refused("a result has a history of gradients, or isn't on the device")
-        copied = [i for i in self.written if i not in self.fixed]
-        memory = [t.untyped_storage().data_ptr() for t in tensors.values()]
-        if copied and len(set(memory)) != len(memory):
-            raise _Refused("arguments that are written share memory")
+    def _made(self, tensor: torch.Tensor) -> bool:
+        """Whether the graph's memory holds a tensor: a replay writes it again."""
+        pool, at = self.graph.pool(), tensor.data_ptr()
+        return any(
+            s["segment_pool_id"] == pool and s["address"] <= at < s["address"] + s["total_size"]
+            for s in torch.ocl.memory_snapshot()
+        )
 
     def takes(self) -> bool:
         """Whether sums of gradients lie where they did."""
@@ -213,23 +153,19 @@ class _Captured:
         return all(p.grad is gradient for p, gradient, is_sum in rows if is_sum)
 
     def replay(self, leaves: list[Any]) -> Any:
-        for i, static in self.static.items():
-            if static is not leaves[i]:
-                static.copy_(leaves[i])
+        self.arguments.copy_in(leaves)
+        return self.run(leaves)
+
+    def run(self, leaves: list[Any]) -> Any:
         self.graph.replay()
-        for i in self.written:
-            if self.static[i] is not leaves[i]:
-                leaves[i].copy_(self.static[i])
+        self.arguments.copy_out(leaves, self.written)
         for p, gradient in zip(self.parameters, self.gradients, strict=True):
             if p.grad is not gradient:
                 p.grad = gradient
+        sources = self.arguments.sources
         results = [
-            t
-            if not isinstance(t, torch.Tensor)
-            else leaves[self.sources[id(t)]]
-            if id(t) in self.sources
-            else t.clone()
-            for t in self.results
+            leaves[sources[id(t)]] if id(t) in sources else t.clone() if own else t
+            for t, own in zip(self.results, self.own, strict=True)
         ]
         return tree_unflatten(results, self.form)
 
@@ -247,74 +183,97 @@ class AutoGraph:
         self.most = most
         #: Calls that were replays.
         self.replays = 0
-        #: The memory of all its graphs.
-        self.pool = graph_pool_handle()
         #: Modules and optimisers that were seen at work.
-        self.users = _Users()
+        self.users = Users()
         #: Why the last form that was refused can't be replayed; None if none was.
         self.reason: str | None = None
-        self._surroundings = _Surroundings(function, watch)
-        self._graphs: dict[Hashable, _Captured | None] = {}  # None: it is never captured
+        self._surroundings = Surroundings(function, watch)
+        self._lock = threading.RLock()  # of what follows, and of replays: they share memory
+        self._graphs: dict[Hashable, _Captured] = {}
+        self._refused: collections.OrderedDict[Hashable, None] = collections.OrderedDict()
         self._seen: collections.OrderedDict[Hashable, tuple[int, list[Any]]] = (
             collections.OrderedDict()
         )
+        # By stream: graphs of one share their memory, and run one after another.
+        self._pools: dict[Any, Any] = {}
+        self._streams: dict[int, torch.Stream] = {}
 
     @property
     def graphs(self) -> int:
         """How many graphs there are."""
-        return sum(g is not None for g in self._graphs.values())
+        return len(self._graphs)
 
     def reset(self) -> None:
         """Forgets all graphs and gives their memory back."""
-        for captured in self._graphs.values():
-            if captured is not None:
+        with self._lock:
+            for captured in self._graphs.values():
                 captured.graph.reset()
-        self._graphs.clear()
-        self._seen.clear()
-        self.reason = None
+            self._graphs.clear()
+            self._refused.clear()
+            self._seen.clear()
+            self.reason = None
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        if torch.compiler.is_compiling() or is_current_stream_capturing():
+        if (
+            torch.compiler.is_compiling()
+            or is_current_stream_capturing()
+            or getattr(_here, "watches", False)  # another function of auto() calls this one
+        ):
             return self.function(*arguments, **named)
         leaves, form = tree_flatten((arguments, named))
-        try:
-            key = self._key(leaves, form)
-        except _Refused as why:
-            return self._eager(str(why), arguments, named)
-        if key in self._graphs:
-            captured = self._graphs[key]
-            if captured is None:
-                return self.function(*arguments, **named)
-            if any(leaves[i] is not captured.static[i] for i in captured.fixed):
-                return self._capture(key, leaves, form, set())
-            if captured.takes():
-                self.replays += 1
-                return captured.replay(leaves)
+        with self._lock:
+            try:
+                key, around = self._key(leaves, form)
+            except Refused as why:
+                self._say(str(why))
+                key = None
+            captured = self._graphs.get(key) if key is not None else None
+            if captured is not None:
+                if any(leaves[i] is not captured.arguments.static[i]
+                       for i in captured.arguments.fixed):  # fmt: skip
+                    del self._graphs[key]  # and it is captured with copies of them
+                    self._seen[key] = self.after, []
+                elif captured.takes():
+                    self.replays += 1
+                    return captured.replay(leaves)
+                else:
+                    key = None
+        # Python may wait for other threads, so none waits here for its end.
+        if key is None or key in self._refused or not _watching.acquire(blocking=False):
             return self.function(*arguments, **named)
-        count, fixed = self._look_up(key, leaves)
-        if count >= self.after and self.graphs < self.most:
-            return self._capture(key, leaves, form, fixed)
-        return self._warm_up(key, arguments, named)
+        _here.watches = True
+        try:
+            with self._lock:
+                count, fixed = self._look_up(key, leaves)
+            if count >= self.after and self.graphs < self.most:
+                return self._capture(key, around, leaves, form, fixed)
+            return self._warm_up(key, around, arguments, named)
+        finally:
+            _here.watches = False
+            _watching.release()
 
-    def _key(self, leaves: list[Any], form: Any) -> Hashable:
+    def _key(self, leaves: list[Any], form: Any) -> tuple[Hashable, Hashable]:
+        modes = auto_forms.modes()
+        around, values = self._surroundings.form()
         parts: list[Hashable] = []
-        memory: dict[int, int] = {}
+        memory: dict[int, tuple[int, int]] = {}
         for leaf in leaves:
             if not isinstance(leaf, torch.Tensor):
-                if not isinstance(leaf, _PLAIN):
-                    raise _Refused(f"an argument is {type(leaf).__name__}")
-                parts.append((type(leaf), leaf))
-            elif type(leaf) is not torch.Tensor or not _is_dense(leaf):
-                raise _Refused("an argument isn't a dense tensor of the device")
+                if not isinstance(leaf, PLAIN):
+                    raise Refused(f"an argument is {type(leaf).__name__}")
+                parts.append(values.of(leaf))
+            elif type(leaf) is not torch.Tensor or not is_dense(leaf):
+                raise Refused("an argument isn't a dense tensor of the device")
             elif leaf.requires_grad and torch.is_grad_enabled():
-                raise _Refused("an argument needs a gradient: see make_graphed_callables()")
+                raise Refused("an argument needs a gradient: see make_graphed_callables()")
             else:
                 # Which arguments share memory, and so may be written through each other.
-                owner = memory.setdefault(leaf.untyped_storage().data_ptr(), len(memory))
-                parts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device.index, owner))
-        if torch.is_autocast_enabled("ocl") and torch.is_autocast_cache_enabled():
-            raise _Refused("autocast around it caches weights: cache_enabled=False doesn't")
-        return form, tuple(parts), _modes(), self._surroundings.form(), self.users.form()
+                at, own = leaf.storage_offset(), storage(leaf)
+                owner, first = memory.setdefault(own, (len(memory), at))
+                layout = leaf.shape, leaf.stride(), leaf.dtype, leaf.device.index
+                read = own in values.storages
+                parts.append((*layout, leaf.requires_grad, owner, at - first, read))
+        return (form, tuple(parts), modes, around, self.users.form()), around
 
     def _look_up(self, key: Hashable, leaves: list[Any]) -> tuple[int, set[int]]:
         """How often the form was seen, and the arguments that were the same tensors."""
@@ -329,10 +288,17 @@ class AutoGraph:
             self._seen.popitem(last=False)
         return count, fixed
 
-    def _warm_up(self, key: Hashable, arguments: Any, named: Any) -> Any:
+    def _changed(self, around: Hashable) -> str | None:
+        try:
+            same = self._surroundings.form()[0] == around
+        except Refused as why:
+            return str(why)
+        return None if same else "it changes what it reads, which a replay would not do"
+
+    def _warm_up(self, key: Hashable, around: Hashable, arguments: Any, named: Any) -> Any:
         """A call that shows who takes part, and whether the host waits."""
-        mode = torch.ocl.get_sync_debug_mode()
-        with warnings.catch_warnings(record=True) as caught, self.users.watched():
+        mode, users = torch.ocl.get_sync_debug_mode(), Users()
+        with warnings.catch_warnings(record=True) as caught, users.watched():
             warnings.simplefilter("always")
             torch.ocl.set_sync_debug_mode("warn")
             try:
@@ -343,30 +309,111 @@ class AutoGraph:
         for w in caught:
             if w not in waits or mode != 0:
                 warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
-        if waits:
-            self._refuse(key, "the host waits for the device, or reads from it")
+        why = "the host waits for the device, or reads from it" if waits else None
+        with self._lock:
+            self.users.add(users)
+            if why := why or self._changed(around):
+                self._refuse(key, why)
         return results
 
-    def _capture(self, key: Hashable, leaves: list[Any], form: Any, fixed: set[int]) -> Any:
-        self._seen.pop(key, None)
-        arguments, named = tree_unflatten(leaves, form)
-        try:
-            self.users.check()
-            captured = _Captured(self, leaves, form, fixed)
-        except (_Refused, RuntimeError) as why:
-            self._refuse(key, str(why))
+    def _capture(
+        self, key: Hashable, around: Hashable, leaves: list[Any], form: Any, fixed: set[int]
+    ) -> Any:
+        parameters = list(self.users.parameters().values())
+        with self._lock:
+            self._seen.pop(key, None)
+            try:
+                self.users.check()
+                self._check_memory(leaves, fixed, parameters)
+                given = _Arguments(leaves, fixed)
+            except Refused as why:
+                self._refuse(key, str(why))
+                given = None
+        if given is None:
+            arguments, named = tree_unflatten(leaves, form)
             return self.function(*arguments, **named)
-        self._graphs[key] = captured
-        self.replays += 1
-        return captured.replay(leaves)
+        known = set(map(id, parameters))
+        parameters += [p for p in self._surroundings.form()[1].leaves if id(p) not in known]
+        before = [p.grad for p in parameters]
+        stream = torch.ocl.current_stream()
+        captured = _Captured(OclGraph(), given)
+        arguments, named = tree_unflatten(
+            [given.static.get(i, t) for i, t in enumerate(leaves)], form
+        )
+        try:
+            results, why = self._run_captured(captured, stream, around, arguments, named)
+        except BaseException:
+            given.copy_out(leaves, given.written())
+            self._say("it raised while it was captured")  # it may be captured after other calls
+            raise
+        found, shape = tree_flatten(results)
+        if why is not None:
+            given.copy_out(leaves, given.written())
+            with self._lock:
+                self._refuse(key, why)
+            return tree_unflatten([given.theirs(leaves, t) for t in found], shape)
+        with self._lock:
+            captured.finish(parameters, before, found, shape)
+            self._graphs[key] = captured
+            self.replays += 1
+            return captured.run(leaves)
+
+    def _run_captured(
+        self, captured: _Captured, stream: Any, around: Hashable, arguments: Any, named: Any
+    ) -> tuple[Any, str | None]:
+        """The function's results, and why they were computed already; None if a replay will.
+
+        It is captured on a stream of its own: other threads may use this one."""
+        index = torch.ocl.current_device()
+        own = self._streams.setdefault(index, torch.ocl.Stream())
+        pool = self._pools.setdefault((index, stream.stream_id), graph_pool_handle())
+        graph = captured.graph._graph
+        torch.ocl.synchronize()  # memory that other streams have given back is free
+        try:
+            with torch.ocl.stream(own):
+                graph.capture_begin(pool, may_give_up=True)
+                try:
+                    results = self.function(*arguments, **named)
+                    why = self._why_not(captured.arguments, around, results)
+                except BaseException:
+                    if not graph.given_up():
+                        graph.give_up("it raised")
+                    raise
+                if not graph.given_up():
+                    graph.capture_end() if why is None else graph.give_up(why)
+            return results, graph.given_up() or None
+        finally:
+            stream.wait_stream(own)
+
+    def _check_memory(self, leaves: list[Any], fixed: set[int], parameters: list[Any]) -> None:
+        read = self._surroundings.form()[1].storages
+        read |= {storage(p) for p in parameters if is_dense(p)}
+        read |= {storage(leaves[i]) for i in fixed}
+        for i, leaf in enumerate(leaves):
+            if isinstance(leaf, torch.Tensor) and i not in fixed and storage(leaf) in read:
+                raise Refused("an argument shares memory with what the function reads")
+
+    def _why_not(self, given: _Arguments, around: Hashable, results: Any) -> str | None:
+        """Why a replay could not do the same."""
+        for result in tree_flatten(results)[0]:
+            if not isinstance(result, torch.Tensor):
+                if not isinstance(result, PLAIN):
+                    return f"a result is {type(result).__name__}"
+            elif result.requires_grad and id(result) not in given.sources:
+                return "a result has a history of gradients"
+            elif type(result) is not torch.Tensor or not is_dense(result):
+                return "a result isn't a dense tensor of the device"
+            elif id(result) not in given.sources and given.source(result) is not None:
+                return "a result is a view of an argument"
+        if any(given.static[i].grad is not None for i in given.copied):
+            return "an argument gets a gradient: see make_graphed_callables()"
+        return self._changed(around)
 
     def _refuse(self, key: Hashable, reason: str) -> None:
-        self._graphs[key] = None
+        self._refused[key] = None
+        if len(self._refused) > _MOST_WAITING:
+            self._refused.popitem(last=False)
         self._say(reason)
-
-    def _eager(self, reason: str, arguments: Any, named: Any) -> Any:
-        self._say(reason)
-        return self.function(*arguments, **named)
 
     def _say(self, reason: str) -> None:
         if reason != self.reason:

@@ -162,16 +162,24 @@ def auto(
 
     A call is like another where what decides its work is the same: the arguments' shapes, strides,
     dtypes and plain values; what the function reads from around it, from globals and from its
-    object; the modules that run, their mode and their parameters' memory; the optimisers that
-    step, and their settings; PyTorch's modes and the stream. Anything else runs the function.
+    object, also by its helpers; the modules that run, their mode, numbers and parameters' memory;
+    the optimisers that step, and their settings; PyTorch's modes and the stream. Anything else runs
+    the function.
+
+    Python runs once in a call that is no replay. What can't be captured has the capture given up:
+    what was captured until then runs, and the function goes on as ever. So it is with an exception.
+
+    Several threads may call it. A lock has replays take turns. While one thread warms up or
+    captures a function, the others run theirs as they are: none waits for another one's Python.
 
     Arguments are copied into the graph's, unless they are the same tensors at all calls, and what
     the function writes into them is copied back. Results are copies, too. Gradients of parameters
     are in `.grad`, in memory of the graph.
 
-    These aren't captured: functions that wait for the device or read numbers from it, arguments on
-    the CPU or with gradients, results with a history of gradients, and optimisers that count their
-    steps on the host. `reason` says why.
+    These aren't captured: functions that wait for the device or read numbers from it, or change
+    what they read; arguments on the CPU or with gradients; results with a history of gradients or
+    that are views of arguments; hooks; and optimisers that count their steps on the host. `reason`
+    says why.
 
     Args:
         function: a step of tensors of the device and plain values, such as a training step. A

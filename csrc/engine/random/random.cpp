@@ -16,6 +16,7 @@
 #include "engine/row_major.h"
 #include "opencl/ceil_div.h"
 #include "opencl/device_assert.h"
+#include "opencl/graph.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"
@@ -110,6 +111,9 @@ void run_rank(PermutationPlan& plan) {
 }
 
 void launch_feistel(const PermutationPlan& plan, const KernelFamily& family, const NDRange& range) {
+  // The host computes with the state, which a capture has none of. One that can't be given up finds
+  // that out when it ends.
+  (void)stays_captured(plan.queue, "torch.randperm of more than 1024 numbers");
   const PhiloxState state =
       reserve_philox(plan.generator, plan.out.device().index(), kRounds / 4 + 1);
   at::Philox4_32 words(state.seed, 0, state.offset);

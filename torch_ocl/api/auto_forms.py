@@ -1,0 +1,336 @@
+"""Forms of calls: torch.ocl.graphs.auto() compares them, and so knows what a replay can stand for.
+
+A form is a tuple that is hashed and compared. Objects are in it by identity, and tensors by their
+memory. What makes a replay impossible raises Refused instead.
+"""
+
+import contextlib
+import functools
+import inspect
+import threading
+import types
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch.nn.modules import module as nn_module
+from torch.optim import optimizer as optim
+from torch.utils._device import DeviceContext
+
+from torch_ocl import _C
+
+PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device)
+_EXACT = frozenset({int, bool, str, bytes, type(None), torch.dtype, torch.device})
+_MOST_VALUES = 2000  # of a form: comparing more would take longer than the work
+_DEEPEST = 4
+#: Attributes that each module has, but its mode, parts and buffers.
+_OF_ALL_MODULES = frozenset(torch.nn.Module().__dict__) - {"training", "_modules", "_buffers"}
+_MODULE_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
+
+class Refused(Exception):
+    """Why a call can't be a replay."""
+
+
+def on_device(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "ocl"
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    return on_device(tensor) and tensor.layout == torch.strided
+
+
+def storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+class _Same:
+    """An object's part of a form. Another one at its address is not the same."""
+
+    __slots__ = ("_key", "_reference")
+
+    def __init__(self, value: Any) -> None:
+        self._key = id(value)
+        try:
+            self._reference = weakref.ref(value)
+        except TypeError:
+            self._reference = lambda: value
+
+    def __hash__(self) -> int:
+        return self._key
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Same) or self._key != other._key:
+            return False
+        value = self._reference()
+        return value is not None and value is other._reference()
+
+
+def modes() -> Hashable:
+    """Modes that decide what an op does."""
+    for i in range(torch._C._len_torch_function_stack()):
+        if not isinstance(torch._C._get_function_stack_at(i), DeviceContext):
+            raise Refused("a TorchFunctionMode is active, which a replay would pass by")
+    if torch._C._len_torch_dispatch_stack() > 0:
+        raise Refused("a TorchDispatchMode is active, which a replay would pass by")
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise Refused("a transform of torch.func is active")
+    if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
+        raise Refused("hooks of saved tensors are active, which a replay would pass by")
+    if torch.is_autocast_enabled("ocl") and torch.is_autocast_cache_enabled():
+        raise Refused("autocast around it caches weights: cache_enabled=False doesn't")
+    contexts = range(torch._C._len_torch_function_stack())
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("ocl"),
+        torch.get_autocast_dtype("ocl"),
+        torch.is_anomaly_enabled(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory,
+        torch.get_float32_matmul_precision(),
+        _C.float32_precision("matmul"),
+        _C.float32_precision("conv"),
+        torch._C._get_flash_sdp_enabled(),
+        torch._C._get_mem_efficient_sdp_enabled(),
+        torch._C._get_math_sdp_enabled(),
+        torch.get_default_dtype(),
+        tuple(torch._C._get_function_stack_at(i).device for i in contexts),
+        torch.ocl.current_stream().stream_id,
+        torch.ocl.current_device(),
+    )
+
+
+class Values:
+    """Values of a form, as they are at one time."""
+
+    def __init__(self) -> None:
+        self.left = _MOST_VALUES
+        #: The memory of the device's tensors among them.
+        self.storages: set[int] = set()
+        #: Those that gradients are summed up in.
+        self.leaves: list[torch.Tensor] = []
+        self._functions: set[int] = set()
+
+    def of(self, value: Any, depth: int = 0) -> Hashable:
+        """Itself where it is plain, the memory of a tensor, what it holds, or which one it is."""
+        kind = type(value)
+        if kind in _EXACT:
+            return kind, value
+        if kind is float:
+            return value.hex()  # which tells zeros apart, and finds NaN
+        self.left -= 1
+        if self.left < 0:
+            raise Refused(f"it reads more than {_MOST_VALUES} values from around it")
+        if isinstance(value, torch.Tensor):
+            return self.tensor(value)
+        if depth >= _DEEPEST:
+            return _Same(value)
+        if isinstance(value, dict):
+            return kind, tuple((_Same(k) if type(k) not in _EXACT else k, self.of(v, depth + 1))
+                               for k, v in value.items())  # fmt: skip
+        if isinstance(value, (list, tuple)):
+            return kind, tuple(self.of(v, depth + 1) for v in value)
+        if isinstance(value, PLAIN):
+            return kind, value
+        if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
+            return _Same(getattr(value, "__func__", value)), self.function(value, depth)
+        if isinstance(value, (type, types.ModuleType, torch.optim.Optimizer)):
+            return _Same(value)
+        return _Same(value), self.attributes(value, depth)
+
+    def tensor(self, tensor: torch.Tensor) -> Hashable:
+        """The parts of a tensor that isn't copied which a captured kernel knows."""
+        kind = type(tensor)
+        if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+            return _Same(tensor)
+        if tensor.layout != torch.strided:
+            return _Same(tensor)
+        if tensor.is_cpu:
+            # One number is an argument of a kernel.
+            return tensor.dtype, tensor.item() if tensor.dim() == 0 else tensor.data_ptr()
+        at, start = tensor.data_ptr(), tensor.storage_offset()
+        self.storages.add(at - start * tensor.element_size() if start else at)
+        needs = tensor.requires_grad
+        if needs and tensor.is_leaf:
+            self.leaves.append(tensor)
+            needs = tensor.grad is None, needs
+        return at, tensor.shape, tensor.stride(), tensor.dtype, needs
+
+    def attributes(self, value: Any, depth: int) -> Hashable:
+        """An object's plain attributes and containers; those of PyTorch's own objects are not."""
+        owned = getattr(value, "__dict__", None)
+        if not isinstance(owned, dict) or type(value).__module__.startswith(
+            ("torch.", "torch_ocl")
+        ):
+            inner = getattr(value, "_surroundings", None)  # of another function of auto()
+            if isinstance(inner, Surroundings):
+                return inner.parts(self, depth + 1)
+            if isinstance(value, torch.nn.Module):
+                return value.training
+            return None
+        return tuple((name, self.of(v, depth + 1)) for name, v in owned.items())
+
+    def function(self, function: Any, depth: int) -> Hashable:
+        """The inputs of a function that this one may call; none of a library's."""
+        plain = inspect.unwrap(getattr(function, "__func__", function))
+        name = getattr(plain, "__module__", None) or ""
+        if id(plain) in self._functions or name.partition(".")[0] in ("torch", "torch_ocl"):
+            return None
+        self._functions.add(id(plain))
+        return Surroundings(function, ()).parts(self, depth + 1)
+
+
+@functools.lru_cache(maxsize=1024)
+def _names(code: types.CodeType) -> tuple[str, ...]:
+    """Global names that the code and the functions defined in it may read."""
+    nested = (c for c in code.co_consts if isinstance(c, types.CodeType))
+    return tuple(sorted(set(code.co_names).union(*(_names(c) for c in nested))))
+
+
+class Surroundings:
+    """A function's inputs besides its arguments, as far as they show: variables of the functions
+    around it, globals, defaults, the attributes of its object, and those of functions that it
+    finds there."""
+
+    def __init__(self, function: Callable[..., Any], watch: Iterable[Any]) -> None:
+        self._watch = tuple(watch)
+        self._bound: list[Any] = []
+        while isinstance(function, functools.partial):
+            self._bound += [function.args, function.keywords]
+            function = function.func
+        self._object = getattr(function, "__self__", None)
+        if isinstance(function, torch.nn.Module):
+            self._object, function = function, type(function).forward
+        elif not isinstance(function, (types.FunctionType, types.MethodType)):
+            self._object, function = function, type(function).__call__
+        plain = inspect.unwrap(getattr(function, "__func__", function))
+        self._cells = tuple(getattr(plain, "__closure__", None) or ())
+        self._bound += [
+            getattr(plain, "__defaults__", None),
+            getattr(plain, "__kwdefaults__", None),
+        ]
+        code = getattr(plain, "__code__", None)
+        self._globals = getattr(plain, "__globals__", {})
+        self._names = _names(code) if code is not None else ()
+
+    def form(self) -> tuple[Hashable, Values]:
+        values = Values()
+        return self.parts(values, 0), values
+
+    def parts(self, values: Values, depth: int) -> Hashable:
+        of = values.of
+        parts = [of(w() if isinstance(w, (types.FunctionType, types.MethodType)) else w)
+                 for w in self._watch]  # fmt: skip
+        parts.extend(of(bound, depth) for bound in self._bound)
+        for cell in self._cells:
+            with contextlib.suppress(ValueError):  # it isn't set yet
+                parts.append(of(cell.cell_contents, depth))
+        found = self._globals
+        parts.extend(of(found[n], depth) for n in self._names if n in found)
+        attributes = getattr(self._object, "__dict__", {})
+        if not isinstance(self._object, types.ModuleType):
+            parts.extend(of(v, depth) for v in attributes.values())
+        return tuple(parts)
+
+
+class Users:
+    """The modules that run and the optimisers that step while the function does."""
+
+    def __init__(self) -> None:
+        self.modules: dict[int, torch.nn.Module] = {}
+        self.optimizers: dict[int, torch.optim.Optimizer] = {}
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Adds those of the calling thread."""
+        thread = threading.get_ident()
+
+        def of_module(module: torch.nn.Module, _: Any) -> None:
+            if threading.get_ident() == thread:
+                self.modules[id(module)] = module
+
+        def of_optimizer(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            if threading.get_ident() == thread:
+                self.optimizers[id(optimizer)] = optimizer
+
+        hooks = [
+            nn_module.register_module_forward_pre_hook(of_module),
+            optim.register_optimizer_step_pre_hook(of_optimizer),
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def add(self, other: "Users") -> None:
+        self.modules.update(other.modules)
+        self.optimizers.update(other.optimizers)
+
+    def parameters(self) -> dict[int, torch.Tensor]:
+        of_modules = (m._parameters.values() for m in self.modules.values())
+        found = {id(p): p for ps in of_modules for p in ps if p is not None}
+        for optimizer in self.optimizers.values():
+            found.update((id(p), p) for g in optimizer.param_groups for p in g["params"])
+        return found
+
+    def form(self) -> Hashable:
+        parts: list[Hashable] = []
+        of = Values().of
+        for module in self.modules.values():
+            _add_attributes(parts, module.__dict__, of)
+        for optimizer in self.optimizers.values():
+            if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+                raise Refused("an optimiser has hooks, which a replay would not run")
+            for group in optimizer.param_groups:
+                parts.extend(of(v) for k, v in group.items() if k != "params")
+            for state in optimizer.state.values():
+                parts.extend(v.data_ptr() for v in state.values() if isinstance(v, torch.Tensor))
+        for p in self.parameters().values():
+            if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
+                raise Refused("a parameter has hooks, which a replay would not run")
+            parts.append((p.data_ptr(), p.requires_grad, p.grad is None))
+        return tuple(parts)
+
+    def check(self) -> None:
+        """Raises Refused for what no capture can have."""
+        if nn_module._has_any_global_hook() or (
+            optim._global_optimizer_pre_hooks or optim._global_optimizer_post_hooks
+        ):
+            raise Refused("there are hooks of all modules, which a replay would not run")
+        for optimizer in self.optimizers.values():
+            for p, state in optimizer.state.items():
+                for name, value in state.items():
+                    if isinstance(value, torch.Tensor) and value.device != p.device:
+                        kind = type(optimizer).__name__
+                        raise Refused(
+                            f"{kind} keeps {name!r} on the host: give it capturable=True or "
+                            "fused=True"
+                        )
+
+
+def _add_attributes(
+    parts: list[Hashable], owned: dict[str, Any], of: Callable[[Any], Hashable]
+) -> None:
+    """A module's mode and numbers, such as a dropout's, its parts and buffers."""
+    if any(map(owned.get, _MODULE_HOOKS)):
+        raise Refused("a module has hooks, which a replay would not run")
+    for name, value in owned.items():
+        if name in _OF_ALL_MODULES:
+            continue
+        if type(value) in _EXACT:
+            parts.append(value)
+        elif name == "_modules":
+            parts.append(tuple(map(id, value.values())))  # which the module keeps
+        elif name == "_buffers":
+            parts.extend(b.data_ptr() if b is not None else None for b in value.values())
+        else:
+            parts.append(of(value))
