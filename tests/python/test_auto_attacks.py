@@ -22,8 +22,9 @@ def ones(*shape):
 
 
 def both(make, calls=9):
-    """Compares the function alone with the captured one. `make(wrap)` returns a function of a call's
-    number, which returns the values that are to be equal."""
+    """Compares the function alone with the captured one.
+
+    `make(wrap)` returns a function of a call's number, which returns what is to be equal."""
     found = []
     for wrap in (lambda f: f, auto):
         torch.manual_seed(3)
