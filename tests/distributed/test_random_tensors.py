@@ -34,6 +34,7 @@ IN_PLACE = (
     lambda t: t.normal_(1, 3),
     lambda t: t.bernoulli_(0.3),
     lambda t: nn.init.xavier_uniform_(t),
+    lambda t: nn.init.kaiming_normal_(t),
 )
 NEW = (
     torch.rand_like,
