@@ -21,7 +21,7 @@ from torch_ocl.cli import progress
 
 #: In the cache's folder: programs use the tuner's results where it lies (tuner.cpp).
 MARK = "use_tuned"
-#: Of the time, after which the process is ended: a build or a run hangs.
+#: Times of the search after which the process is ended: a build or a run hangs.
 _MOST = 3.0
 
 

@@ -33,7 +33,7 @@ class Knob:
     values: tuple[float, ...] = ()
 
     def candidates(self, value: float) -> list[float]:
-        """What is tried beside the value in use. Whole numbers stay whole."""
+        """The values that are tried beside the one in use. Whole numbers stay whole."""
         tried = self.values or [value * factor for factor in self.factors]
         return [t for t in tried if t > 0 and t != value and (value != int(value) or t == int(t))]
 
