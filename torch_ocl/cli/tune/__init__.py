@@ -11,7 +11,6 @@ import select
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass, field
 
 import torch
@@ -21,8 +20,8 @@ from torch_ocl.cli import progress
 
 #: In the cache's folder: programs use the tuner's results where it lies (tuner.cpp).
 MARK = "use_tuned"
-#: Times of the search after which the process is ended: a build or a run hangs.
-_MOST = 3.0
+#: Seconds without a word after which the process is ended: a build or a run hangs.
+_SILENCE = 300.0
 
 
 @dataclass
@@ -82,10 +81,8 @@ def _search(device: str, seconds: float, file: str) -> Findings:
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, env=environment)
         assert process.stdout is not None
-        end = time.monotonic() + _MOST * seconds + 60  # to import torch
         while True:
-            left = end - time.monotonic()
-            if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
+            if not select.select([process.stdout], [], [], _SILENCE)[0]:
                 process.kill()
                 findings.fault = "the search hung, and was ended"
                 break
