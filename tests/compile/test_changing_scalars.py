@@ -207,3 +207,47 @@ def test_nan_is_compiled_for_once():
     with torch._dynamo.config.patch(error_on_recompile=True):
         for _ in range(3):
             assert compiled(leaf().detach(), float("nan")).isnan().all()
+
+
+WITH_ALPHA = {
+    "add": lambda x, v: torch.add(x, v, alpha=3),
+    "sub": lambda x, v: torch.sub(x, v, alpha=3),
+    "rsub": lambda x, v: torch.rsub(x, v, alpha=2),
+    "add_": lambda x, v: x.clone().add_(v, alpha=2),
+    "a changing alpha": lambda x, v: torch.sub(x, v, alpha=v),
+    "a changing alpha of tensors": lambda x, v: torch.add(x, x, alpha=v),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", WITH_ALPHA)
+def test_alpha_of_sums(name, dynamic):
+    """Upstream's pass makes sums of tensors without their keywords."""
+    check(WITH_ALPHA[name], dynamic=dynamic)
+
+
+CONDITIONS = {
+    "above": lambda x, v: x * (v > 0),
+    "equal": lambda x, v: x + (v == 2),
+    "bool": lambda x, v: x * bool(v),
+    "where": lambda x, v: torch.where(x > 0, v > 2, False),
+    "full": lambda x, v: torch.full((2,), v > 2, device=x.device),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_conditions_on_integers(name):
+    function = CONDITIONS[name]
+    compiled = torch.compile(function)
+    x = torch.tensor([-1.0, 2.0], device="ocl")
+    for value in (1, 2, 3, -1, 0):
+        assert torch.equal(compiled(x, value), function(x, value))
+
+
+@pytest.mark.parametrize("function", [lambda x, v: x.pow(v), lambda x, v: torch.pow(v, x) * v])
+def test_gradients_of_powers_with_integers(function):
+    compiled = torch.compile(function)
+    for value in (2, 3, 1):
+        x = torch.tensor([0.5, 2.0], device="ocl", requires_grad=True)
+        grads = [torch.autograd.grad(f(x, value).sum(), x)[0] for f in (compiled, function)]
+        torch.testing.assert_close(*grads)

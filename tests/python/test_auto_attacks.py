@@ -3,6 +3,7 @@
 Results are, and how often Python ran where it had to, and what is left after an error."""
 
 import functools
+import itertools
 import threading
 
 import pytest
@@ -537,3 +538,17 @@ def test_a_thread_works_beside_a_capture():
         call(ones())
     thread.join()
     assert call.replays == 5 and counter.item() == 1
+
+
+@pytest.mark.parametrize(
+    "make", [itertools.count, lambda: iter(range(99)), lambda: (i for i in range(99))]
+)
+def test_iterators(make):
+    def of(wrap):
+        steps = make()
+        return wrap(lambda x: x + next(steps))
+
+    plain_call, call = of(lambda f: f), of(auto)
+    for _ in range(8):
+        assert torch.equal(plain_call(ones()), call(ones()))
+    assert call.replays == 0 and "iterator" in call.reason

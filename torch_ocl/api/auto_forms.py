@@ -131,6 +131,8 @@ class Values:
             raise Refused(f"it reads more than {_MOST_VALUES} values from around it")
         if isinstance(value, torch.Tensor):
             return self.tensor(value)
+        if isinstance(value, Iterator):
+            raise Refused("it reads an iterator, which a replay would not move on")
         if depth >= _DEEPEST:
             return _Same(value)
         if isinstance(value, dict):

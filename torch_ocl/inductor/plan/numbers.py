@@ -29,8 +29,8 @@ def numbers_fit(features: Any) -> bool:
             # (2**31 + i) % 6 is small.
             ends |= expr.atoms(sympy.Integer, sympy.Symbol)
         for entry in body.memory_usage[MemoryUsageType.INDEX_EXPR]:
-            expr = body.indexing_exprs[entry.index_name]
-            ends |= {expr.xreplace(dict.fromkeys(last, sympy.S.Zero)), expr.xreplace(last)}
+            for expr in _integers(body.indexing_exprs[entry.index_name]):
+                ends |= {expr.xreplace(dict.fromkeys(last, sympy.S.Zero)), expr.xreplace(last)}
     # Indices that are read have no other bound than their tensor's.
     ends = {e for e in ends if all(symbol_is_type(s, _GIVEN) for s in e.free_symbols)}
     # A symbol that stands for an expression of others has no hint of its own.
@@ -41,3 +41,12 @@ def numbers_fit(features: Any) -> bool:
         V.graph.sizevars.check_leq(end, _MOST)
         V.graph.sizevars.check_leq(-end, _MOST)
     return True
+
+
+def _integers(expr: sympy.Basic) -> set[sympy.Expr]:
+    """The expression; of a condition, such as a number above another, what it compares."""
+    if isinstance(expr, sympy.Expr):
+        return {expr}
+    return {
+        side for relation in expr.atoms(sympy.core.relational.Relational) for side in relation.args
+    }

@@ -8,8 +8,10 @@ guard, and the number is a constant. PyTorch 2.13 forgets two cases of that, and
 from __future__ import annotations
 
 import functools
+import operator
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -33,11 +35,37 @@ def _known_symbols(graph_compile: Any) -> None:
 
     @functools.wraps(upstream)
     def tensorify_python_scalars(gm: torch.fx.GraphModule, *args: Any) -> None:
+        on_ocl = float_guards.is_on_ocl(gm, ())
+        if on_ocl:
+            multiply_by_alpha(gm.graph)
         upstream(gm, *args)
-        if float_guards.is_on_ocl(gm, ()):
+        if on_ocl:
             put_constants(gm.graph)
 
     graph_compile.tensorify_python_scalars = tensorify_python_scalars
+
+
+def multiply_by_alpha(graph: torch.fx.Graph) -> None:
+    """Has sums multiply a number by `alpha` beforehand. The pass makes them anew for tensors, from
+    their arguments without their keywords."""
+    sums = (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor)
+    for node in graph.nodes:
+        if node.target not in sums or "alpha" not in node.kwargs:
+            continue
+        first, second = node.args
+        alpha = node.kwargs["alpha"]
+        if not any(isinstance(_value(arg), torch.SymFloat) for arg in (first, second, alpha)):
+            continue
+        is_tensor = isinstance(_value(second), torch.Tensor)
+        multiply = torch.ops.aten.mul.Tensor if is_tensor else operator.mul
+        with graph.inserting_before(node):
+            product = graph.call_function(multiply, (second, alpha))
+        product.meta["val"] = _value(second) * _value(alpha)
+        node.args, node.kwargs = (first, product), {}
+
+
+def _value(arg: Any) -> Any:
+    return arg.meta.get("val") if isinstance(arg, torch.fx.Node) else arg
 
 
 def put_constants(graph: torch.fx.Graph) -> None:
@@ -58,22 +86,21 @@ def _is_known(node: torch.fx.Node) -> bool:
 
 
 def _refused_symbols(graph_compile: Any) -> None:
-    """Some gradients ask for the logarithm of a number, which c10::Scalar only has of numbers. The
-    graph is then compiled for the values that its floats have."""
+    """Some gradients ask for the logarithm of a number, or whether it is 0, which c10::Scalar only
+    has of numbers. The graph is then compiled for the values that its floats, or integers, have."""
     from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 
     upstream = graph_compile.aot_dispatch_autograd_graph
 
-    @functools.wraps(upstream)
-    def aot_dispatch_autograd_graph(flat_fn: Any, flat_args: Any, *rest: Any, **kwargs: Any) -> Any:
+    def with_numbers_for_floats(trace: Callable[[], Any], flat_args: Any) -> Any:
         names = _floats_on_ocl(flat_args)
         if not names:
-            return upstream(flat_fn, flat_args, *rest, **kwargs)
+            return trace()
         heard: list[warnings.WarningMessage] = []
         try:
             # Autograd's engine warns before it raises.
             with warnings.catch_warnings(record=True) as heard:
-                return upstream(flat_fn, flat_args, *rest, **kwargs)
+                return trace()
         except RuntimeError as error:
             if not re.match("NYI .* symbolic float", str(error)) or not _specialize(names):
                 raise
@@ -82,6 +109,17 @@ def _refused_symbols(graph_compile: Any) -> None:
         finally:
             for one in heard:
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+
+    @functools.wraps(upstream)
+    def aot_dispatch_autograd_graph(flat_fn: Any, flat_args: Any, *rest: Any, **kwargs: Any) -> Any:
+        trace = functools.partial(upstream, flat_fn, flat_args, *rest, **kwargs)
+        try:
+            return with_numbers_for_floats(trace, flat_args)
+        except RuntimeError as error:
+            # The gradient of a power asks whether the exponent is 0.
+            if "NYI SymInt equality" not in str(error) or not _guard_integers(flat_args):
+                raise
+        return with_numbers_for_floats(trace, flat_args)
 
     graph_compile.aot_dispatch_autograd_graph = aot_dispatch_autograd_graph
 
@@ -92,6 +130,13 @@ def _floats_on_ocl(inputs: list[Any]) -> set[str]:
         return set()
     symbols = (value.node._expr for value in float_guards.floats(inputs))
     return {symbol.name for symbol in symbols if symbol.is_Symbol}
+
+
+def _guard_integers(inputs: list[Any]) -> bool:
+    """Compiles for the integers that the graph is called with. False where none is on ocl."""
+    if not float_guards.is_on_ocl(None, inputs):
+        return False
+    return any([int(value) is not None for value in inputs if isinstance(value, torch.SymInt)])
 
 
 def _specialize(names: set[str]) -> bool:
