@@ -48,7 +48,12 @@ CHECK = ("-m", "torch_ocl", "check", "--device", "ocl:0", "--only", "lstm")
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"), [("wrong", "WRONG"), ("crash", "CRASHES"), ("hang", "HANGS")]
+    ("fault", "said"),
+    [
+        ("wrong", "WRONG"),
+        pytest.param("crash", "CRASHES", marks=pytest.mark.slow),
+        ("hang", "HANGS"),
+    ],
 )
 def test_a_failing_kernel_is_left_out(run, tmp_path, fault, said):
     """The next of the list runs, in the check and in other programs."""

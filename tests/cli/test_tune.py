@@ -133,7 +133,7 @@ sys.exit(tune.tune("ocl", 1, True))
     assert "nothing was tuned" in run("-m", "torch_ocl", "tune", "--forget").stdout
 
 
-@pytest.mark.parametrize("tune_as", ["cpu", "gpu"])
+@pytest.mark.parametrize("tune_as", ["cpu", pytest.param("gpu", marks=pytest.mark.slow)])
 def test_it_runs(run, tune_as):
     """A few seconds suffice for a table."""
     done = run("-m", "torch_ocl", "tune", "--seconds", "2", TORCH_OCL_TUNE_AS=tune_as)

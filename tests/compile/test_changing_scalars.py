@@ -122,7 +122,14 @@ def test_replayed(name):
     check(PROGRAMS[name], mode="reduce-overhead")
 
 
-@pytest.mark.parametrize("name", ["where", "clamp", "lerp", "pow of a number"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "where",
+        "lerp",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("clamp", "pow of a number")),
+    ],
+)
 def test_from_cpp(name):
     with torch._inductor.config.patch(cpp_wrapper=True):
         check(PROGRAMS[name])
