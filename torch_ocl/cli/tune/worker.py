@@ -50,7 +50,8 @@ class _Worker:
         """The work's call; None where the device can't do it."""
         if work not in self.calls:
             try:
-                self.calls[work] = workloads.WORKLOADS[work](self.device, self.scale)
+                make = workloads.WORKLOADS.get(work) or workloads.LAYERS[work]
+                self.calls[work] = make(self.device, self.scale)
             except (NotImplementedError, TypeError, RuntimeError):
                 return None
         return self.calls[work]
@@ -147,18 +148,16 @@ class _Worker:
     def products(self) -> None:
         """The tuner searches for each product."""
         torch.ocl.tunable.tuning_enable(True)
-        for number, sizes in enumerate(workloads.PRODUCTS):
-            left = (_PRODUCTS - self.spent()) * self.seconds / (len(workloads.PRODUCTS) - number)
+        for number, layer in enumerate(workloads.LAYERS):
+            left = (_PRODUCTS - self.spent()) * self.seconds / (len(workloads.LAYERS) - number)
             if left <= 0:
                 break
-            self.progress("product {}x{}x{}".format(*sizes[:3]))
+            self.progress(layer)
             # A linear layer and its gradients are three searches.
             torch.ocl.tunable.set_max_tuning_duration(max(1, int(left * 1000 / 3)))
-            try:
-                workloads.product_step(*sizes, self.device, self.scale)()
+            if (call := self.call(layer)) is not None:
+                call()
                 torch.ocl.synchronize(self.device)
-            except (NotImplementedError, TypeError):
-                continue
         torch.ocl.tunable.tuning_enable(False)
 
     def compare(self) -> None:
@@ -168,12 +167,7 @@ class _Worker:
             torch.ocl.tunable.enable(tuned)
             return True
 
-        for m, k, n, dtype in workloads.PRODUCTS:
-            name = f"linear {m}x{k}x{n} {str(dtype).removeprefix('torch.')}"
-            workloads.WORKLOADS[name] = lambda *where, s=(m, k, n, dtype): workloads.product_step(
-                *s, *where
-            )
-        for work in workloads.WORKLOADS:
+        for work in (*workloads.WORKLOADS, *workloads.LAYERS):
             self.progress(f"before and after: {work}")
             times = self.by_turns(dict.fromkeys((False, True)), use, [work])
             if len(times) == 2 and times[True]:

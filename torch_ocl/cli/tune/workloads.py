@@ -139,10 +139,21 @@ PRODUCTS = (
 )
 
 
-def product_step(m, k, n, dtype, device, scale):
-    """A call of a linear layer, and of its gradients where there are several rows."""
-    m *= scale if m > 1 else 1
-    x, w = torch.randn(m, k, device=device).to(dtype), torch.randn(n, k, device=device).to(dtype)
-    if m == 1:
-        return lambda: functional.linear(x, w)
-    return _gradients(functional.linear, x, w)
+def linear_layer(m, k, n, dtype):
+    """A linear layer, and its gradients where there are several rows."""
+
+    def make(device, scale):
+        rows = m * scale if m > 1 else m
+        x, w = (torch.randn(size, k, device=device).to(dtype) for size in (rows, n))
+        if m == 1:
+            return lambda: functional.linear(x, w)
+        return _gradients(functional.linear, x, w)
+
+    return make
+
+
+#: The products' layers, by their names in the table.
+LAYERS: dict[str, Workload] = {
+    f"linear {m}x{k}x{n} {str(dtype).removeprefix('torch.')}": linear_layer(m, k, n, dtype)
+    for m, k, n, dtype in PRODUCTS
+}

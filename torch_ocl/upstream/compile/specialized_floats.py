@@ -136,7 +136,10 @@ def _guard_integers(inputs: list[Any]) -> bool:
     """Compiles for the integers that the graph is called with. False where none is on ocl."""
     if not float_guards.is_on_ocl(None, inputs):
         return False
-    return any([int(value) is not None for value in inputs if isinstance(value, torch.SymInt)])
+    integers = [value for value in inputs if isinstance(value, torch.SymInt)]
+    for value in integers:
+        int(value)  # which guards on it
+    return bool(integers)
 
 
 def _specialize(names: set[str]) -> bool:
