@@ -140,7 +140,8 @@ const char* Engine::read_environment() const {
 bool Engine::force(std::string_view implementation) {
   const char* found = implementation.empty() ? nullptr : find(implementation);
   if (found == nullptr && !implementation.empty()) return false;
-  forced_.store(found, std::memory_order_relaxed);
+  forced();  // what the environment leaves out stays left out
+  forced_.store(found, std::memory_order_release);
   return true;
 }
 

@@ -52,7 +52,7 @@ class Engine {
   const std::vector<const char*>& implementations() const { return implementations_; }
   /// Null if nothing is forced. The environment is read at the first call.
   const char* forced() const {
-    const char* forced = forced_.load(std::memory_order_relaxed);
+    const char* forced = forced_.load(std::memory_order_acquire);
     return __builtin_expect(forced != kUnread, 1) ? forced : read_environment();
   }
   /// The one that the environment leaves out on all devices; null if it leaves out none.
