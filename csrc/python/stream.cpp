@@ -54,6 +54,7 @@ void bind_stream(py::module_& module) {
              [](int64_t id, int index) { return priority_of(stream_of(id, index)); });
   module.def("set_sync_debug_mode", &set_sync_debug_mode);
   module.def("sync_debug_mode", &sync_debug_mode);
+  module.def("waits_of_thread", &waits_of_thread);
   module.def(
       "set_stream",
       [](int64_t id, int index) { return ids_of(exchange_stream(stream_of(id, index))); },

@@ -3,6 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/core/GeneratorImpl.h>
 #include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 
 #include <array>
 #include <cstring>
@@ -18,6 +19,9 @@
 
 namespace ocl {
 namespace {
+
+/// The generator whose state the calling thread asks for, while a capture may be given up by it.
+thread_local const c10::GeneratorImpl* asked = nullptr;
 
 class PhiloxGenerator final : public c10::GeneratorImpl {
  public:
@@ -97,8 +101,10 @@ class PhiloxGenerator final : public c10::GeneratorImpl {
   }
   /// Has a capture given up that may be.
   bool is_captured() const {
-    return Queue::captures() &&
-           stays_captured(current_queue(device().index()), "the state of a generator");
+    if (!Queue::captures()) return false;
+    const auto restore = c10::make_scope_exit([before = asked] { asked = before; });
+    asked = this;
+    return stays_captured(current_queue(device().index()), "the state of a generator");
   }
   PhiloxGenerator* clone_impl() const override {
     auto* copy = new PhiloxGenerator(device().index(), seed_);
@@ -161,6 +167,10 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
         index, all.seed ? *all.seed : c10::detail::getNonDeterministicRandom());
   }
   return generator;
+}
+
+bool is_asked(const at::Generator& generator) {
+  return asked == generator.unsafeGetGeneratorImpl();
 }
 
 at::Generator make_generator(c10::DeviceIndex device) {

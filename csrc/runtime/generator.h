@@ -22,5 +22,8 @@ PhiloxState reserve_philox(const std::optional<at::Generator>& generator, c10::D
 /// The default generator of a device.
 const at::Generator& default_generator(c10::DeviceIndex device);
 at::Generator make_generator(c10::DeviceIndex device);
+/// Whether the calling thread is in a function of the generator that had a capture given up. Its
+/// caller may hold the generator's mutex.
+bool is_asked(const at::Generator& generator);
 
 }  // namespace ocl

@@ -122,13 +122,8 @@ std::vector<uint64_t> StreamGraph::Impl::advance() {
   std::lock_guard lock(mutex);
   std::vector<uint64_t> values(placeholders);
   for (Source& source : sources) {
-    // The thread holds it already where a new seed has the capture given up.
     std::unique_lock generator_lock(source.generator.mutex(), std::defer_lock);
-    if (given_up.empty()) {
-      generator_lock.lock();
-    } else {
-      (void)generator_lock.try_lock();
-    }
+    if (!is_asked(source.generator)) generator_lock.lock();
     const uint64_t offset = source.generator.get_offset();
     values[source.seed] = source.generator.current_seed();
     for (const Source::Draw& draw : source.draws) values[draw.placeholder] = offset + draw.offset;

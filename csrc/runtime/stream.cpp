@@ -123,9 +123,11 @@ void for_each_queue(c10::DeviceIndex index, Visit visit) {
 }
 
 std::atomic<int> debug_mode{0};
+thread_local uint64_t waits = 0;
 
 /// After a wait that an op or the program made.
 void tell_of_wait() {
+  ++waits;
   const int mode = debug_mode.load(std::memory_order_relaxed);
   if (C10_LIKELY(mode == 0)) return;
   TORCH_CHECK(mode != 2, "called a synchronizing OpenCL operation");
@@ -252,6 +254,7 @@ void raise_after_read(Queue& queue) {
 
 void set_sync_debug_mode(int mode) { debug_mode = mode; }
 int sync_debug_mode() { return debug_mode; }
+uint64_t waits_of_thread() noexcept { return waits; }
 
 void synchronize(c10::Stream stream) {
   raise(queue_of(stream).take_assertion(false));

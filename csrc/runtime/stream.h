@@ -51,5 +51,7 @@ void raise_after_read(Queue& queue);
 /// An op that waits for the device does this: 0 nothing, 1 a warning, 2 an error.
 void set_sync_debug_mode(int mode);
 int sync_debug_mode();
+/// How often the calling thread has waited for a device, or read from it.
+uint64_t waits_of_thread() noexcept;
 
 }  // namespace ocl

@@ -13,7 +13,6 @@ function runs as ever.
 import collections
 import logging
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from torch_ocl import _C
 from torch_ocl.api import auto_forms
 from torch_ocl.api.auto_forms import PLAIN, Refused, Surroundings, Users, is_dense, storage
 from torch_ocl.api.graphs import OclGraph, graph_pool_handle, is_current_stream_capturing
@@ -297,18 +297,10 @@ class AutoGraph:
 
     def _warm_up(self, key: Hashable, around: Hashable, arguments: Any, named: Any) -> Any:
         """A call that shows who takes part, and whether the host waits."""
-        mode, users = torch.ocl.get_sync_debug_mode(), Users()
-        with warnings.catch_warnings(record=True) as caught, users.watched():
-            warnings.simplefilter("always")
-            torch.ocl.set_sync_debug_mode("warn")
-            try:
-                results = self.function(*arguments, **named)
-            finally:
-                torch.ocl.set_sync_debug_mode(mode)
-        waits = [w for w in caught if "synchroniz" in str(w.message)]
-        for w in caught:
-            if w not in waits or mode != 0:
-                warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
+        users, before = Users(), _C.waits_of_thread()
+        with users.watched():
+            results = self.function(*arguments, **named)
+        waits = _C.waits_of_thread() > before
         why = "the host waits for the device, or reads from it" if waits else None
         with self._lock:
             self.users.add(users)
