@@ -304,18 +304,3 @@ def test_windows_that_are_read_are_left_alone():
     graph.call_method("copy_", (y, z))
     windows.change_written_windows(module)
     assert y.target is windows.windows
-
-
-@pytest.mark.parametrize("columns", [6, 40])
-def test_integers_beside_a_write_through_a_view_of_halves(columns):
-    """Integers that are NaN as halves."""
-    x = torch.arange(-columns * 4, 0, dtype=torch.int16).view(4, columns)
-    x = torch.cat([x, x & 0x7FFF])
-
-    def write(x):
-        x.view(torch.float16)[..., 1:5] = 6
-        return x[1:]
-
-    y = x.to("ocl")
-    assert torch.equal(torch.compile(write)(y).cpu(), write(x))
-    assert torch.equal(y.cpu(), x)

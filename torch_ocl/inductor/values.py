@@ -59,6 +59,7 @@ class Store:
     args: tuple[Value, ...]  # indices that are values, too
     # "": each element once; "atomic_add"; "result": one for each row, of a reduction.
     mode: str = ""
+    memory_dtype: torch.dtype | None = None  # None: the buffer's
 
 
 @dataclass(eq=False)
@@ -94,6 +95,18 @@ class Reduction:
 Item = Value | Store | Assert | Reduction
 
 
+def needed_items(region: Region, result: Value) -> list[Value | Store | Assert]:
+    """Those of a region's items that one of its results, or an effect, needs."""
+    needed: set[Any] = set()
+    work: list[Any] = [result, *(i for i in region.items if not isinstance(i, Value))]
+    while work:
+        item = work.pop()
+        if item not in needed:
+            needed.add(item)
+            work.extend(operands_of(item))
+    return [i for i in region.items if i in needed]
+
+
 def operands_of(item: Value | Store | Assert) -> tuple[Value, ...]:
     """All values that an item needs, those of a masked one's region included."""
     if isinstance(item, Store):
@@ -105,7 +118,7 @@ def operands_of(item: Value | Store | Assert) -> tuple[Value, ...]:
     region = item.attrs["region"]
     inside = set(region.items)
     needed = dict.fromkeys(item.args)
-    for inner in region.items:
+    for inner in needed_items(region, item.attrs["result"]):
         needed.update(dict.fromkeys(v for v in operands_of(inner) if v not in inside))
     return tuple(v for v in needed if v not in inside)
 
@@ -117,7 +130,8 @@ def loads_of(item: Item) -> list[str]:
     if item.op == "load":
         return [item.attrs["name"]]
     if item.op == "masked":
-        return [name for inner in item.attrs["region"].items for name in loads_of(inner)]
+        inside = needed_items(item.attrs["region"], item.attrs["result"])
+        return [name for inner in inside for name in loads_of(inner)]
     return []
 
 

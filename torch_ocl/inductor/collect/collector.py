@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import sympy
@@ -14,6 +15,7 @@ from torch.utils._sympy.functions import Identity
 
 from torch_ocl.inductor import device as devices
 from torch_ocl.inductor.collect.expressions import cast, constant, promote, unwrap
+from torch_ocl.inductor.collect.moves import moved_bits
 from torch_ocl.inductor.collect.ops import Overrides
 from torch_ocl.inductor.types import FLOAT8, TAGS, compute_dtype
 from torch_ocl.inductor.values import Assert, Region, Store, Value, temporaries
@@ -141,22 +143,32 @@ class Collector:
             region.full_mask = Overrides.logical_and(parent.full_mask, mask)
         else:
             region.full_mask = mask
-        self.region = region
-        try:
+        with self.inside(region):
             result = unwrap(body())
             dtype = result.dtype if isinstance(result, Value) else promote(result, other)
             result = cast(result, dtype)
-        finally:
-            self.region = parent
         other = cast(other, dtype)
         if all(isinstance(i, Value) and i.op == "constant" for i in region.items):
             return self.emit("where", dtype, mask, result, other)
-        key = ("masked", mask, other, _shape_of(region, result))
-        known = parent.known if parent else self.known
+        return self.emit_masked(region, other, result, (mask, other, _shape_of(region, result)))
+
+    @contextlib.contextmanager
+    def inside(self, region: Region) -> Iterator[None]:
+        """Has values emitted in a region."""
+        before, self.region = self.region, region
+        try:
+            yield
+        finally:
+            self.region = before
+
+    def emit_masked(self, region: Region, other: Value, result: Value, key: Any) -> Value:
+        """A region's result where its mask is true, else `other`; known by `key`."""
+        known = self.region.known if self.region else self.known
+        key = ("masked", key)
         if key not in known:
-            args = (mask, other) if result in region.items else (mask, other, result)
+            args = (region.mask, other, *(() if result in region.items else (result,)))
             attrs = {"region": region, "result": result}
-            known[key] = self._new(Value, dtype, "masked", args, attrs)
+            known[key] = self._new(Value, result.dtype, "masked", args, attrs)
             self._items().append(known[key])
         return known[key]
 
@@ -199,9 +211,12 @@ class Collector:
         index, values = self._resolved(_plain(self.prepare_indexing(index)))
         if mode == "atomic_add":
             self.parts.add("atomics")
-        self._items().append(
-            Store(name, index, cast(value, compute_dtype(dtype)), values, mode or "")
-        )
+        stored = cast(value, compute_dtype(dtype))
+        bits = None if mode else moved_bits(stored, dtype)
+        if bits is not None:
+            self._items().append(Store(name, index, bits, values, memory_dtype=bits.dtype))
+        else:
+            self._items().append(Store(name, index, stored, values, mode or ""))
 
     def _site(self, text: str, is_message: bool) -> int:
         if (text, is_message) not in self.sites:

@@ -32,6 +32,7 @@ from torch_ocl.inductor.collect.expressions import (
     unary,
     unwrap,
 )
+from torch_ocl.inductor.collect.moves import moved_bits
 from torch_ocl.inductor.types import FLOAT8, compute_dtype
 from torch_ocl.inductor.values import Value
 
@@ -342,7 +343,10 @@ class Overrides(OpOverrides):
 
     @staticmethod
     def to_dtype_bitcast(x: Operand, dtype: torch.dtype, src_dtype: torch.dtype) -> Value:
-        return emit("bitcast", compute_dtype(dtype), cast(x, src_dtype), source=src_dtype, to=dtype)
+        x = cast(x, src_dtype)
+        if (bits := moved_bits(x, src_dtype)) is not None:
+            x, src_dtype = bits, bits.dtype
+        return emit("bitcast", compute_dtype(dtype), x, source=src_dtype, to=dtype)
 
     @staticmethod
     def index_expr(expr: sympy.Expr, dtype: torch.dtype) -> Value:
