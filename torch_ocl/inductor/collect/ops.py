@@ -8,7 +8,6 @@ from collections.abc import Callable
 import sympy
 import torch
 from torch._inductor.codegen.common import OpOverrides
-from torch._inductor.ops_handler import OpsHandler
 from torch._inductor.virtualized import V, ops
 
 from torch_ocl.inductor.collect.expressions import (
@@ -434,38 +433,3 @@ def _mul(a: Operand, b: Operand) -> Value:
 
 _plain_mul = Overrides.mul
 Overrides.mul = staticmethod(_mul)
-
-
-# Ops that kernels of this backend are never given: what the reason is.
-NOT_GIVEN = {
-    "inline_asm_elementwise": "of NVIDIA's language",
-    "rand_eager": "of CUDA's numbering of random numbers",
-    "dot": "of triton's products",
-    "scan": "BackendFeature.SCAN",
-    "sort": "BackendFeature.SORT",
-    "bucketize": "BackendFeature.BUCKETIZE",
-    "partial_accumulate": "of triton's reductions in mixed orders",
-    "placeholder": "of graphs",
-    "output": "of graphs",
-}
-
-
-def missing_ops() -> list[str]:
-    """OpsHandler's ops that have no method here, nor in the kernel, nor a reason."""
-    kernel = {
-        "load",
-        "store",
-        "store_reduction",
-        "reduction",
-        "check_bounds",
-        "device_assert_async",
-        "indirect_indexing",
-    }
-    mine = {name for c in (Overrides,) for name in vars(c)}
-    return [
-        name
-        for name, attribute in vars(OpsHandler).items()
-        if not name.startswith("_")
-        and callable(attribute)
-        and name not in mine | kernel | set(NOT_GIVEN)
-    ]

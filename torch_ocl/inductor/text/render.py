@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import sympy
 import torch
 from torch._inductor.codegen.simd import IterationRangesRoot
+from torch._inductor.virtualized import V
 
 from torch_ocl.inductor.plan.access import Lanes
 from torch_ocl.inductor.text.code import Body, Code
-from torch_ocl.inductor.text.indices import Names, needs_one_value
-from torch_ocl.inductor.text.memory import Memory
-from torch_ocl.inductor.text.operands import Operands
+from torch_ocl.inductor.text.indices import Indices, Names, needs_one_value
 from torch_ocl.inductor.types import (
     TAGS,
     as_mask,
@@ -19,22 +19,26 @@ from torch_ocl.inductor.types import (
     c_type,
     compute_dtype,
     converted,
+    literal,
     mask_for,
     suffix,
     value_tag,
+    widened,
 )
 from torch_ocl.inductor.values import (
     Assert,
     Item,
     Reduction,
+    Region,
     Store,
     Value,
     loads_of,
     needed_items,
+    temporaries,
 )
 
 
-class Renderer(Operands):
+class Renderer:
     """Writes values and effects in one number of lanes.
 
     Args:
@@ -44,8 +48,12 @@ class Renderer(Operands):
     """
 
     def __init__(self, lanes: Lanes, names: Names, at_hand: dict[Value, str] | None = None) -> None:
-        super().__init__(lanes, names, at_hand)
-        self.memory = Memory(self)
+        self.lanes, self.width, self.index_dtype = lanes, lanes.width, names.index_dtype
+        self.indices = Indices(lanes, names)
+        self._names, self._at_hand = names, at_hand or {}
+        self._helpers: dict[str, None] = {}
+        self._varies: dict[Value, bool] = {}
+        self._region: Region | None = None
 
     def body(
         self,
@@ -63,10 +71,19 @@ class Renderer(Operands):
         whole.splice(code)
         return Body(whole, (*self.indices.used,), (*helpers, *self.helpers), (*memory,))
 
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """The functions that the program needs."""
+        return (*self._helpers,)
+
+    def need(self, helper: str) -> None:
+        """Adds a function that the program needs."""
+        self._helpers[helper] = None
+
     # --- statements
     def statements(self, items: Sequence[Item], out: Code) -> None:
         """Values and effects in order; stores into memory that is read here come last."""
-        memory_of = self.names.memory_of
+        memory_of = self._names.memory_of
         read = {memory_of(name) for item in items for name in loads_of(item)}
         last: list[Item] = []
         for item in items:
@@ -92,7 +109,7 @@ class Renderer(Operands):
         if isinstance(item, Reduction) or item in self._at_hand:
             return
         if isinstance(item, Store):
-            out.writelines(self.memory.store(item))
+            out.writelines(self.store(item))
         elif isinstance(item, Assert):
             self._assert(item, out)
         elif item.op == "masked":
@@ -111,7 +128,7 @@ class Renderer(Operands):
         out.writeline(f"{t} {value.name} = {self.operand(other, width)};")
         wide = self.varies(mask)
         condition = f"any({self.operand(mask, self.width)})" if wide else self.one(mask)
-        before, self.region = self.region, region
+        before, self._region = self._region, region
         with out.block(f"if ({condition})"):
             for item in needed_items(region, result):
                 self._statement(item, out)
@@ -120,7 +137,7 @@ class Renderer(Operands):
                 chosen = mask_for(self.operand(mask, width), value.dtype, width)
                 text = f"{chosen} ? {text} : {value.name}"
             out.writeline(f"{value.name} = {text};")
-        self.region = before
+        self._region = before
 
     def _checked(self, value: Value, out: Code) -> None:
         """An index; 0 in its place where it is out of range, which is reported."""
@@ -151,6 +168,76 @@ class Renderer(Operands):
             text = f"any({text})"
         out.writeline(f"if ({text}) record_failure(0, 0, asserts, (uint)a.site{item.site});")
 
+    # --- operands
+    def varies(self, value: Value) -> bool:
+        """Whether lanes have values of their own."""
+        if self.width == 1:
+            return False
+        if value not in self._varies:
+            self._varies[value] = self._value_varies(value)
+        return self._varies[value]
+
+    def _value_varies(self, value: Value) -> bool:
+        if value.op in ("result", "parameter"):
+            return bool(value.attrs["lanes"])
+        if value.op in ("constant", "number"):
+            return False
+        if value.op == "compare" and self._compares_alike(value):
+            return False
+        if any(map(self.varies, value.args)):
+            return True
+        if value.op == "masked":
+            return self.varies(value.attrs["result"])
+        return value.index is not None and self.lanes.stride(value.index) != 0
+
+    def _compares_alike(self, value: Value) -> bool:
+        a, b = value.args
+        while a.op == "cast" and not a.dtype.is_floating_point:
+            a = a.args[0]
+        if a.op != "index" or b.op != "constant" or a.dtype.is_floating_point or a.args:
+            return False
+        sign, bound = value.attrs["sign"], b.attrs["value"]
+        if not isinstance(bound, int) or sign not in ("<", "<=", ">", ">="):
+            return False
+        return self.lanes.compares_alike(a.index, sign, bound)
+
+    def width_of(self, value: Value) -> int:
+        return self.width if self.varies(value) else 1
+
+    def one(self, value: Value) -> str:
+        """A value that does not vary."""
+        if value.op == "constant":
+            return literal(value.attrs["value"], value.dtype)
+        return self._at_hand.get(value, value.name)
+
+    def operand(self, value: Value, width: int) -> str:
+        """A value in so many lanes: 1, or those of this renderer."""
+        if self.varies(value):
+            return self._at_hand.get(value, value.name)
+        text = self.one(value)
+        if width == 1 and text.startswith("-"):
+            return f"({text})"
+        return widened(text, value.dtype, width)
+
+    # --- indices
+    def index_type(self, width: int) -> str:
+        return c_type(self.index_dtype, width)
+
+    def _temporary(self, symbol: sympy.Symbol, width: int, args: tuple[Value, ...]) -> str:
+        value = next(v for v in args if v.name == symbol.name)
+        at = self.width if self.varies(value) else 1
+        text = self.operand(value, at)
+        if value.dtype != self.index_dtype:
+            to = self.index_type(at)
+            text = f"convert_{to}({text})" if at > 1 else f"({to})({text})"
+        return widened(text, self.index_dtype, width) if at != width else f"({text})"
+
+    def index(self, index: sympy.Expr, args: tuple[Value, ...], wide: bool) -> str:
+        """An index, or any integer of loop indices; `wide`: in lanes."""
+        width = self.width if wide else 1
+        texts = {s: self._temporary(s, width, args) for s in temporaries(index)}
+        return self.indices.text(index, texts, wide)
+
     # --- values
     def expression(self, value: Value) -> str:
         """The expression that computes a value, in its number of lanes."""
@@ -178,7 +265,7 @@ class Renderer(Operands):
         return text
 
     def _number(self, value: Value, width: int) -> str:
-        return self.names.pointer_of(value.attrs["name"]) + "_number"
+        return self._names.pointer_of(value.attrs["name"]) + "_number"
 
     def _parameter(self, value: Value, width: int) -> str:
         return str(value.attrs["name"])
@@ -266,5 +353,91 @@ class Renderer(Operands):
             return f"decode_{TAGS[to]}{n}(as_{kind}{n}({text}))"
         return f"as_{c_type(to, width)}({text})"
 
+    # --- memory
+    def mask(self) -> Value | None:
+        """The mask of the accesses under way, if lanes have masks of their own."""
+        region = self._region
+        while region is not None:
+            if self.varies(region.mask):
+                return self._region.full_mask
+            region = region.parent
+        return None
+
     def _load(self, value: Value, width: int) -> str:
-        return self.memory.load(value, width)
+        name = value.attrs["name"]
+        dtype = value.attrs.get("memory_dtype") or V.graph.get_dtype(name)
+        tag, pointer, index = TAGS[dtype], self._names.pointer_of(name), value.index
+        mask = self.mask()
+        if width == 1:
+            text = f"LOAD({tag}, {pointer}, {self.index(index, value.args, False)})"
+        elif self.lanes.stride(index) == 1 and not any(map(self.varies, value.args)):
+            place = self.index(index, value.args, False)
+            if mask is not None:
+                self.need(f"DEFINE_MASKED_READ({tag}, {width})")
+                text = f"masked_read_{tag}_{width}({pointer}, {place}, {self.operand(mask, width)})"
+            else:
+                text = f"READ({tag}, {width}, {pointer}, {place})"
+        else:
+            places = self.index(index, value.args, True)
+            if needs_one_value(index):
+                places = f"({self.index_type(width)})({places})"
+            if mask is not None:
+                allowed = mask_for(self.operand(mask, width), self.index_dtype, width)
+                places = f"({allowed} ? {places} : ({self.index_type(width)})(0))"
+            size = "long" if self.index_dtype == torch.int64 else "int"
+            self.need(f"DEFINE_GATHER({tag}, {width}, {size})")
+            text = f"gather_{tag}_{width}_{size}({pointer}, {places})"
+        if dtype == torch.bool:
+            return f"(-convert_int{width}({text}))" if width > 1 else text
+        return text
+
+    def stored(self, value: Value, dtype: torch.dtype, width: int) -> str:
+        """A value as dtype.clh's stores take it."""
+        text = self.operand(value, width)
+        if dtype == torch.bool:
+            text = converted(text, value.dtype, torch.bool, width)
+            return f"convert_uchar{width}({text} & 1)" if width > 1 else f"(uchar)({text} != 0)"
+        return converted(text, value.dtype, compute_dtype(dtype), width)
+
+    def store(self, store: Store) -> list[str]:
+        """The statements of a store."""
+        dtype = store.memory_dtype or V.graph.get_dtype(store.name)
+        tag, pointer = TAGS[dtype], self._names.pointer_of(store.name)
+        index = store.index
+        varies = any(map(self.varies, (store.value, *store.args)))
+        stride = self.lanes.stride(index)
+        if store.mode == "atomic_add":
+            return self._atomic(store, tag, pointer, varies or stride != 0)
+        if self.width == 1 or (stride == 0 and not varies):
+            place = self.index(index, store.args, False)
+            return [f"STORE({tag}, {pointer}, {place}, {self.stored(store.value, dtype, 1)});"]
+        text = self.stored(store.value, dtype, self.width)
+        if stride == 1 and not any(map(self.varies, store.args)):
+            place = self.index(index, store.args, False)
+            return [f"WRITE({tag}, {self.width}, {pointer}, {place}, {text});"]
+        if stride == 0 and not any(map(self.varies, store.args)):
+            place = self.index(index, store.args, False)
+            return [f"STORE({tag}, {pointer}, {place}, ({text}).s{self.width - 1:x});"]
+        places = self.index(index, store.args, True)
+        if needs_one_value(index):
+            places = f"({self.index_type(self.width)})({places})"
+        size = "long" if self.index_dtype == torch.int64 else "int"
+        self.need(f"DEFINE_SCATTER({tag}, {self.width}, {size})")
+        return [f"scatter_{tag}_{self.width}_{size}({pointer}, {places}, {text});"]
+
+    def _atomic(self, store: Store, tag: str, pointer: str, wide: bool) -> list[str]:
+        def update(place: str, text: str) -> str:
+            at = f"{pointer} + STORAGE_SIZE({tag}) * (ulong)({place})"
+            return f"ATOMIC(add, {tag})({at}, {text});"
+
+        dtype = V.graph.get_dtype(store.name)
+        if self.width == 1 or not wide:
+            place = self.index(store.index, store.args, False)
+            return [update(place, self.stored(store.value, dtype, 1))]
+        places = self.index(store.index, store.args, True)
+        text = self.stored(store.value, dtype, self.width)
+        lines = [f"const {self.index_type(self.width)} places_ = {places};"]
+        kind = "uchar" if dtype == torch.bool else c_type(compute_dtype(dtype))
+        lines.append(f"const {kind}{self.width} values_ = {text};")
+        lines += [update(f"places_.s{i:x}", f"values_.s{i:x}") for i in range(self.width)]
+        return ["{", *lines, "}"]
