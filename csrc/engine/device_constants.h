@@ -166,11 +166,12 @@ HARDWARE(int, wanted_items, 0)
 // 1: compilers load what all steps of an unrolled loop need before the first one, which takes twice
 // the registers. The loop over a tile's k is not unrolled then (ROLLED).
 HARDWARE(int, loads_early, 0)
-// Bytes of a line of the caches; how fast double and half precision are beside single precision.
-// No code reads these three yet, nor local_banks above, beside the tuner's list of names. The rows
-// have them from the guides, for choices by memory transactions and by arithmetic.
-HARDWARE(int, cache_line, 128)
+// How fast double precision is beside single precision: below 1/8 no sum of single precision takes
+// it.
 HARDWARE(double, fp64_rate, 0.5)
+// Bytes of a line of the caches, and how fast half precision is. No code reads these two, nor
+// local_banks above: the rows have them from the guides, for who writes a kernel for one.
+HARDWARE(int, cache_line, 128)
 HARDWARE(double, fp16_rate, 1)
 
 #undef ROW

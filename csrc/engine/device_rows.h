@@ -43,6 +43,15 @@ constexpr DeviceRow gpu(const char* name, const char* source, double launch_cost
 }
 constexpr DeviceRow kNvidia =
     gpu("NVIDIA", "measured on an NVIDIA H200: launches cost 5 to 8 us", 0.9e6);
+/// "CUDA C++ Programming Guide", throughput of arithmetic instructions: two results in double
+/// precision a clock where there are 64 to 128 in single precision.
+constexpr DeviceRow kGeForce = [] {
+  DeviceRow row = kNvidia;
+  row.device_class = "NVIDIA, slow float64";
+  row.source = "NVIDIA's, and the rate of its guide";
+  row.hardware.fp64_rate = 1.0 / 64;
+  return row;
+}();
 constexpr DeviceRow kOtherGpu = [] {
   DeviceRow row = gpu("other GPU", "NVIDIA's, for want of measurements", 0.9e6);
   row.hardware.item_registers = 128;

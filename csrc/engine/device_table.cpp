@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -66,13 +67,21 @@ const DeviceRow& arm_row(std::string_view name) {
   return number.empty() || valhall ? rows::kValhall : rows::kBifrost;
 }
 
+/// Those with a compute capability that the guide gives half the rate, or a third, in double
+/// precision, and those that say none.
+const DeviceRow& nvidia_row(const DeviceProperties& p) {
+  constexpr uint32_t kFastFp64[] = {0, 35, 37, 60, 70, 80, 90, 100};
+  const bool is_fast = std::ranges::find(kFastFp64, p.compute_capability) != std::end(kFastFp64);
+  return is_fast ? rows::kNvidia : rows::kGeForce;
+}
+
 /// A GPU's row, by its vendor and what tells its generation. TORCH_OCL_DEVICE_CLASS=other has it be
 /// one that nobody knows.
 const DeviceRow& gpu_row(const DeviceProperties& p) {
   const char* asked = std::getenv("TORCH_OCL_DEVICE_CLASS");
   if (asked != nullptr && std::string_view(asked) == "other") return rows::kOtherGpu;
   const std::string vendor = lower(p.vendor), name = lower(p.name);
-  if (has_any(vendor, {"nvidia"})) return rows::kNvidia;
+  if (has_any(vendor, {"nvidia"})) return nvidia_row(p);
   if (has_any(vendor, {"advanced micro", "amd"})) return amd_row(p, name);
   if (has_any(vendor, {"intel"})) return intel_row(p, name);
   if (has_any(vendor, {"arm"})) return arm_row(name);

@@ -61,6 +61,13 @@ void set_row_edit(RowEdit edit);
 /// Has rows made again at their next use. References to the old ones stay valid.
 void renew_device_rows();
 
+/// Whether sums of single precision are faster in double precision than in pairs of numbers, which
+/// take some ten operations in place of one.
+inline bool has_fast_fp64(const Device& device) {
+  return device.properties().has_fp64 &&
+         (device.is_cpu() || device_row(device).hardware.fp64_rate >= 1.0 / 8);
+}
+
 /// The sizes of work-groups: see row_group, element_group and lane_group.
 inline size_t group_of_rows(const Device& device) {
   return static_cast<size_t>(device_row(device).row_group);

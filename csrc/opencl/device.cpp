@@ -180,6 +180,7 @@ void probe_vendor(cl_device_id id, DeviceProperties& p) {
   } else if (has_word(extensions, "cl_nv_device_attribute_query")) {
     const cl_uint major = number<cl_uint>(id, kComputeCapabilityMajorNv, 0);
     const cl_uint minor = number<cl_uint>(id, kComputeCapabilityMinorNv, 0);
+    p.compute_capability = 10 * major + minor;
     p.has_tensor_cores = major >= 8;
     p.limits_registers = has_word(extensions, "cl_nv_compiler_options");
     // Neither earlier nor later capabilities have these instructions.

@@ -48,6 +48,8 @@ struct DeviceProperties {
   /// Kernels may be given addresses of this process's memory instead of buffers: fine-grained
   /// system SVM on a CPU, whose segments are the process's own pages (OpenCL 3.0, 5.6).
   bool has_system_svm = false;
+  /// NVIDIA's, as 90 for 9.0; 0 where no driver says it.
+  uint32_t compute_capability = 0;
   /// The number of an architecture of Intel's GPUs, as 1255 for 12.55; 0 where no driver says it.
   uint32_t intel_architecture = 0;
   /// The sub-groups of Intel's matrix instructions (cl_intel_subgroup_matrix_multiply_accumulate);

@@ -18,37 +18,34 @@
 #endif
 
 namespace ocl {
-namespace {
-
-/// A pool while a graph has it. Its kernels use the memory, whether or not a tensor does.
-class HeldPool {
- public:
-  explicit HeldPool(c10::MempoolId_t pool) : pool_(pool) { retain_pool(pool); }
-  ~HeldPool() { release_pool(pool_); }
-  HeldPool(const HeldPool&) = delete;
-  HeldPool& operator=(const HeldPool&) = delete;
-  c10::MempoolId_t id() const { return pool_; }
-
- private:
-  c10::MempoolId_t pool_;
-};
-
-/// A generator that a graph draws from. A placeholder stands for its seed, and one for each offset.
-struct Source {
-  at::Generator generator;
-  size_t seed;
-  uint64_t seed_placeholder;
-  uint64_t increment = 0;  // of a replay
-  struct Draw {
-    size_t placeholder;
-    uint64_t offset;  // from the generator's at the start of a replay
-  };
-  std::vector<Draw> draws;
-};
-
-}  // namespace
 
 struct StreamGraph::Impl {
+  /// A pool while a graph has it. Its kernels use the memory, whether or not a tensor does.
+  class HeldPool {
+   public:
+    explicit HeldPool(c10::MempoolId_t pool) : pool_(pool) { retain_pool(pool); }
+    ~HeldPool() { release_pool(pool_); }
+    HeldPool(const HeldPool&) = delete;
+    HeldPool& operator=(const HeldPool&) = delete;
+    c10::MempoolId_t id() const { return pool_; }
+
+   private:
+    c10::MempoolId_t pool_;
+  };
+
+  /// A generator that a graph draws from. Placeholders stand for its seed and for each offset.
+  struct Source {
+    at::Generator generator;
+    size_t seed;
+    uint64_t seed_placeholder;
+    uint64_t increment = 0;  // of a replay
+    struct Draw {
+      size_t placeholder;
+      uint64_t offset;  // from the generator's at the start of a replay
+    };
+    std::vector<Draw> draws;
+  };
+
   c10::DeviceIndex device = -1;
   Queue* queue = nullptr;  // while it is captured
   std::unique_ptr<HeldPool> pool;
@@ -143,7 +140,7 @@ void StreamGraph::capture_begin(c10::MempoolId_t pool, bool may_give_up) {
   Queue& queue = current_queue(impl_->device);
   check_not_captured(queue, "another capture");
   if (pool == c10::MempoolId_t{0, 0}) pool = new_memory_pool();
-  impl_->pool = std::make_unique<HeldPool>(pool);
+  impl_->pool = std::make_unique<Impl::HeldPool>(pool);
   impl_->graph = std::make_unique<Graph>();
   std::lock_guard lock(Impl::captures_mutex);
   impl_->graph->begin(queue);

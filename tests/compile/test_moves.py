@@ -58,6 +58,26 @@ def test_what_is_only_moved_keeps_its_bits(name, dtype):
         assert torch.equal(a.cpu().view(bits), b.view(bits))
 
 
+GUARDED = {
+    "shift": lambda x: functional.pad(x, (1, 0))[:, :-1],
+    "cut": lambda x: functional.pad(x, (1, 1), value=0.5)[..., :6],
+    "moved": lambda x: functional.pad(x, (0, 2))[:, 2:],
+    "resized": lambda x: functional.interpolate(x[None, None], scale_factor=2)[0, 0, :4, :6],
+}
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_gradients_of_parts(name):
+    """A mask within another guards loads."""
+    x = torch.arange(24.0).view(4, 6)
+    gradients = []
+    for device, wrap in (("cpu", lambda f: f), ("ocl", torch.compile)):
+        y = x.clone().to(device).requires_grad_()
+        wrap(GUARDED[name])(y).pow(2).sum().backward()
+        gradients.append(y.grad.cpu())
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
 @pytest.mark.as_gpu
 def test_as_gpu():
     run_as_gpu(__file__)

@@ -104,6 +104,8 @@ def needed_items(region: Region, result: Value) -> list[Value | Store | Assert]:
         if item not in needed:
             needed.add(item)
             work.extend(operands_of(item))
+            if isinstance(item, Value) and item.op == "masked":
+                work.append(item.attrs["region"].full_mask)  # its loads are guarded by that
     return [i for i in region.items if i in needed]
 
 

@@ -31,10 +31,10 @@ ScalarType load_dtype(const Op& op, ScalarType in, ScalarType out) {
 
 ScalarType acc_dtype(const Op& op, const Device& device, ScalarType in, ScalarType out) {
   if (op.types == Types::boolean) return ScalarType::Bool;
-  // Means in float lose the digits that tell a small variance apart from a large mean's square, and
-  // squares of what float and bfloat16 hold are infinite in float; GPUs have them in float anyway.
+  // Squares of what float and bfloat16 hold are infinite in float. GPUs have bfloat16's in float
+  // anyway, and all where double precision is slow.
   const bool wide = out == ScalarType::Float || (out == ScalarType::BFloat16 && device.is_cpu());
-  if (op.form == Form::moments && wide && device.properties().has_fp64) return ScalarType::Double;
+  if (op.form == Form::moments && wide && has_fast_fp64(device)) return ScalarType::Double;
   return compute_dtype(op.types == Types::input ? in : out);
 }
 

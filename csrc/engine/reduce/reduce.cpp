@@ -219,6 +219,7 @@ void Plan::allocate_partials() {
     bytes[0] = static_cast<uint64_t>(operands_.load_size);
     bytes[1] = 8;
   } else if (op_.form == Form::moments) {
+    bytes[0] = 8;  // in single precision the mean is a pair
     bytes[1] = acc;
     bytes[2] = 8;
   }

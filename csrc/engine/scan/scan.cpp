@@ -41,9 +41,9 @@ const KernelFamily rows_family{"scan/rows.cl", "scan_rows"};
 const KernelFamily columns_family{"scan/columns.cl", "scan_columns"};
 
 ScalarType acc_dtype(const Device& device, ScalarType out) {
-  if (device.properties().has_fp64) {
-    if (out == ScalarType::Float) return ScalarType::Double;
-    if (out == ScalarType::ComplexFloat) return ScalarType::ComplexDouble;
+  if (out == ScalarType::Float && has_fast_fp64(device)) return ScalarType::Double;
+  if (out == ScalarType::ComplexFloat && device.properties().has_fp64) {
+    return ScalarType::ComplexDouble;
   }
   return compute_dtype(out);
 }
@@ -80,6 +80,7 @@ class Plan {
   Queue& queue_;
   Device& device_;
   const ScalarType in_, out_, load_, acc_;
+  const bool pairs_;  // accumulates in pairs of single precision, for want of a fast double
   const void *in_data_, *out_data_, *second_data_;
   Arguments arguments_{};
   bool contiguous_;  // the elements of a line are neighbours
@@ -96,6 +97,7 @@ Plan::Plan(const Op& op, const at::Tensor& self, const at::Tensor& out, const at
       out_(out.scalar_type()),
       load_(compute_dtype(out_)),
       acc_(op.form == Form::arg ? load_ : acc_dtype(device_, out_)),
+      pairs_(op.form == Form::value && out_ == ScalarType::Float && acc_ == ScalarType::Float),
       in_data_(self.const_data_ptr()),
       out_data_(out.mutable_data_ptr()),
       second_data_(positions.defined() ? positions.mutable_data_ptr() : nullptr),
@@ -134,7 +136,8 @@ void Plan::choose_chunks(int64_t parts, int64_t wanted, int64_t step, int64_t wo
 
 void Plan::allocate_partials() {
   const uint64_t states = uint64_t{arguments_.splits} * arguments_.lines;
-  const uint64_t values = (c10::elementSize(acc_) * states + 63) / 64 * 64;
+  const uint64_t value = c10::elementSize(acc_) * (pairs_ ? 2 : 1);
+  const uint64_t values = (value * states + 63) / 64 * 64;
   // Freed when this object goes: the allocator hands the memory out again in the queue's order.
   partials_ = allocator()->allocate(values + (op_.form == Form::arg ? 8 * states : 0));
   arguments_.partial_start[1] = values;
@@ -187,6 +190,7 @@ void Plan::run_rows(size_t group) {
                                                {"OUT", tag(out_)},
                                                {"C", tag(load_)},
                                                {"ACC", tag(acc_)},
+                                               {"PAIRS", pairs_},
                                                {"PHASE", static_cast<int>(phase)},
                                                {"GROUP", group},
                                                {"ITEMS", items},
@@ -213,6 +217,7 @@ void Plan::run_columns() {
                                                   {"OUT", tag(out_)},
                                                   {"C", tag(load_)},
                                                   {"ACC", tag(acc_)},
+                                                  {"PAIRS", pairs_},
                                                   {"PHASE", static_cast<int>(phase)},
                                                   {"WIDTH", width}});
     enqueue(kernel, NDRange::linear(static_cast<size_t>(blocks) * arguments_.splits,
