@@ -2,16 +2,14 @@
 work-items do what each instruction is documented to do. No such GPU has run them yet."""
 
 import os
-import re
-from pathlib import Path
 
 import pytest
 
-from tests import fresh
+from tests import fresh, waves
 from tests.as_gpu import UNVECTORISED
 from tests.ops import products
+from tests.waves import FLUSHED, ROOT, changed_kernels
 
-ROOT = Path(__file__).resolve().parents[2]
 HALVES = "float16,bfloat16"
 
 # Processor, dtypes, tile: each instruction set, each of its dtypes. The smallest tile of MFMA has
@@ -48,20 +46,7 @@ SLOW = [pytest.param(*more, marks=pytest.mark.slow) for more in MORE]
 
 
 def run(target, calls, dtypes, **environment):
-    """Runs functions of tests.ops in a process whose device is taken for AMD's; its stderr."""
-    environment = {
-        **os.environ,
-        **UNVECTORISED,
-        "TORCH_OCL_AMD_TARGET": target,
-        "TORCH_OCL_GEMM": "wave_matrix",
-        "TORCH_OCL_VERBOSE": "dispatch",
-        **environment,
-    }
-    lines = ["import sys", "sys.path.insert(0, sys.argv[1])", "from tests.ops import products"]
-    lines += [f"products.{call.__name__}(sys.argv[2])" for call in calls]
-    done = fresh.run_script("\n".join(lines), str(ROOT), dtypes, environment=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stderr
+    return waves.run(target, calls, dtypes, TORCH_OCL_GEMM="wave_matrix", **environment)
 
 
 @pytest.mark.parametrize("target, dtypes, tile", FEW + SLOW)
@@ -124,17 +109,6 @@ def test_they_say_why_not(target, dtype, reason):
     assert f": wave_matrix refuses: {reason}" in trace
 
 
-def changed_kernels(folder, pattern, replacement):
-    """A folder of kernels in which instructions do something else than the kernels expect."""
-    file = Path("gemm/fragments/emulation.clh")
-    text = (ROOT / "kernels" / file).read_text()
-    changed, count = re.subn(pattern, replacement, text)
-    assert count > 0
-    (folder / file).parent.mkdir(parents=True)
-    (folder / file).write_text(changed)
-    return {"TORCH_OCL_KERNEL_DIR": str(folder)}
-
-
 @pytest.mark.parametrize(
     "target, dtype", [("gfx1100", "f16"), ("gfx1201", "bf16"), ("gfx942", "f32")]
 )
@@ -164,16 +138,10 @@ def test_a_program_that_does_not_build(tmp_path):
     assert ": wave_matrix refuses: the driver does not build programs" in trace
 
 
-# MI200's instructions take subnormal halves for 0.
-FLUSHED = r"#define REGISTER_ELEMENT\(from, i\) (DECODE_AS.*)"
-FLUSH = r"""#define REGISTER_ELEMENT(from, i) flushed(\1)
-static inline float flushed(float x) { return fabs(x) < 0x1p-14f ? 0 : x; }"""
-
-
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
 def test_subnormal_halves_stay_what_they_are(tmp_path, target):
     """MFMA then multiplies them as floats; who has nothing else goes without."""
-    environment = changed_kernels(tmp_path, FLUSHED, FLUSH)
+    environment = changed_kernels(tmp_path, *FLUSHED)
     trace = run(target, [products.check_one_product], "float16", **environment)
     flushes = "they take subnormal numbers for 0" in trace
     assert flushes == (target == "gfx1100")

@@ -16,6 +16,7 @@ struct WaveUnit {
   Fragments fragments;
   int size;                // work-items of a wave
   bool as_floats = false;  // operands are made float on their way
+  bool chains = false;     // sums can be operands of the next product (attention)
   /// On a CPU, functions do what the instructions are specified to do.
   bool emulated = false;
 };
