@@ -30,17 +30,18 @@ PARTS = (
     ("scans", "shapes", "special_functions", "detection"),
     ("fallbacks", "sparse"),
     ("epilogues",),
+    ("waves",),
 )
 #: Options of a part that begins with that family: what takes more local memory than the 32 KiB of
 #: oclgrind's device, where other kernels stand in for it.
 OPTIONS = {"selections": ["--local-mem-size", "65536"]}
+#: Variables of a part that begins with that family: functions do what AMD's instructions do.
+VARIABLES = {"waves": {"TORCH_OCL_AMD_TARGET": "gfx1201"}}
 #: Kernel files that no sample launches, and why.
 NOT_LAUNCHED = {
     "attention/backward_tensor_core.cl": "PTX",
     "attention/forward_tensor_core.cl": "PTX",
     "conv/tiled_parts.cl": "oclgrind's device has one compute unit, for which k isn't split",
-    "gemm/subgroup.cl": "sub-groups, which OpenCL 1.2 hasn't",
-    "gemm/check_fragments.cl": "for AMD's GPUs; tests/engine/test_wave_matrix.py launches it",
     "gemm/bfloat16_parts.cl": "needs units for bfloat16",
     "gemm/bfloat16_planes.cl": "for Hopper; tests/engine/test_bfloat16_planes.py launches it",
     "gemm/tensor_core.cl": "PTX",
@@ -68,6 +69,7 @@ def check(runtime, tune_as, families):
         environment = {**os.environ, "TORCH_OCL_LOADER": runtime, "TORCH_OCL_CACHE": "0"}
         environment |= {"TORCH_OCL_TUNE_AS": tune_as, "TORCH_OCL_VERBOSE": "launch"}
         environment["TORCH_OCL_FIRST_USE_CHECK"] = "0"
+        environment |= VARIABLES.get(families[0], {})
         environment.pop("TORCH_OCL_DEVICES", None)
         output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         run = subprocess.run(command, env=environment, **output)

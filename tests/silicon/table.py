@@ -88,6 +88,7 @@ BUSY = (
     "gemm_tiled",
     "conv_tiled",
     "attention_forward_local",
+    "attention_forward_wave_matrix",
     "attention_query_gradient",
     "attention_key_gradient",
 )

@@ -159,8 +159,9 @@ namespace {
 
 // In order of preference; before them the one that the user forces, of either kind of device.
 constexpr const Implementation<Plan>* kOnCpu[] = {&decode, &lanes};
-constexpr const Implementation<Plan>* kOnGpu[] = {&tensor_core, &local, &lanes};
-constexpr const Implementation<Plan>* kAll[] = {&decode, &lanes, &tensor_core, &local};
+constexpr const Implementation<Plan>* kOnGpu[] = {&tensor_core, &wave_matrix, &local, &lanes};
+constexpr const Implementation<Plan>* kAll[] = {&decode, &lanes, &tensor_core, &wave_matrix,
+                                                &local};
 
 Engine engine{"attention", kAll};
 

@@ -1,0 +1,249 @@
+// Flash attention in half and bfloat16 by the matrix instructions of AMD's waves: a work-group
+// takes BQ queries of a head, a wave a piece of them, and walks along the keys, BK at a time, with
+// the maximum and the sum of each query's row kept up to date (online softmax). Scores, weights and
+// results never leave the registers. Keys and values go through local memory: while the ones are
+// multiplied, the others are on their way in registers.
+//
+// Compile parameters besides wave_matrix.clh's: SPLIT (1: keys are split among work-groups, where
+// there are few queries, and attention_combine of combine.cl combines what they leave).
+#include "attention/wave_matrix.clh"
+
+#ifndef SPLIT
+#define SPLIT 0
+#endif
+
+#define FD (WHOLE_DEPTH / PIECE_K)
+#define FK (BK / PIECE_M)
+#define FC (WHOLE_COLUMNS / PIECE_M)
+#define SCORES (FK * SUMS)  // of a work-item
+
+/// s = the scores of the tile's keys and the wave's queries.
+static ALWAYS_INLINE void score_keys(private Sums* s, private const Fragment* q,
+                                     local const ushort* tile, uint lane REGISTERS_PARAMETER) {
+  UNROLL_LANES
+  for (uint i = 0; i < FK; i++) s[i] = (Sums)(0);
+  UNROLL_LANES
+  for (uint d = 0; d < FD; d++) {
+    UNROLL_LANES
+    for (uint i = 0; i < FK; i++) {
+      const Fragment k = fragment_of(tile + i * PIECE_M * KEY_LINE, KEY_LINE, d * PIECE_K, lane);
+      s[i] = multiply(k, q[d], s[i] REGISTERS_PASSED);
+    }
+  }
+}
+
+// The query and the key of a work-item's score i.
+#define QUERY_OF(i) own_query
+#define KEY_OF(i) (k0 + (i) / SUMS * PIECE_M + SUM_LINE(lane, (i) % SUMS))
+/// Scales and masks, or modifies, the scores of a query and the keys from k0.
+static ALWAYS_INLINE void mask_scores(private float* s, uint own_query, uint first_query,
+                                      uint queries, uint k0, uint keys, uint lane, T factor,
+                                      const Arguments p MASK_PARAMETERS) {
+#if MODIFIED
+  TAKEN_BITS(SCORES, QUERY_OF, KEY_OF, kind, k0 + BK > keys || queries < BQ)
+  UNROLL_LANES
+  for (uint i = 0; i < SCORES; i++) {
+    s[i] = MODIFY_IF(taken >> i & 1, s[i] * factor, QUERY_OF(i), KEY_OF(i));
+  }
+#else
+  UNROLL_LANES
+  for (uint i = 0; i < SCORES; i++) s[i] *= factor;
+  // Masks where the block needs any.
+  if (MASKED || k0 + BK > keys || (p.causal && k0 + BK > first_query + 1)) {
+    UNROLL_LANES
+    for (uint i = 0; i < SCORES; i++) {
+      const uint k = KEY_OF(i);
+      if (k >= keys || own_query >= p.queries || (p.causal && k > own_query)) {
+        s[i] = -INFINITY;
+      } else {
+#if MASKED
+        s[i] +=
+            score_of_mask(LOAD_AS(C, MASK, head_mask, own_query * p.mask.row + k * p.mask.column));
+#endif
+      }
+    }
+  }
+#endif
+}
+
+/// A value for the work-items of a query, of theirs.
+static ALWAYS_INLINE float of_others(float x, uint lane REGISTERS_PARAMETER) {
+  return as_float(of_other_half(as_uint(x), lane REGISTERS_PASSED));
+}
+
+static inline float sum_of(Sums x) {
+#if SUMS == 16
+  const float8 eight = x.lo + x.hi;
+#else
+  const float8 eight = x;
+#endif
+  const float4 four = eight.lo + eight.hi;
+  const float2 two = four.lo + four.hi;
+  return two.x + two.y;
+}
+
+/// Takes the scores into the row's maximum, shrinks what was summed before, and turns scores into
+/// weights.
+static ALWAYS_INLINE void weigh_scores(private Sums* s, private float* maximum,
+                                       private float* total, private Sums* sums,
+                                       uint lane REGISTERS_PARAMETER) {
+  float largest = *maximum;
+  UNROLL_LANES
+  for (uint i = 0; i < SCORES; i++) {
+    largest = fmax(largest, ((private const float*)s)[i]);  // a NaN is left to the sum
+  }
+  largest = fmax(largest, of_others(largest, lane REGISTERS_PASSED));
+  const float base = FINITE(float, largest);
+  const float shrink = native_exp2(*maximum - base);
+  *maximum = largest;
+  *total *= shrink;
+  // Few tiles raise a maximum.
+  if (shrink != 1) {
+    UNROLL_LANES
+    for (uint n = 0; n < FC; n++) sums[n] *= shrink;
+  }
+  UNROLL_LANES
+  for (uint i = 0; i < FK; i++) {
+    s[i] = native_exp2(s[i] - base);
+    *total += sum_of(s[i]);
+  }
+}
+
+/// sums += the tile's values times weights.
+static ALWAYS_INLINE void add_values(private Sums* sums, private const Sums* weights,
+                                     local const ushort* tile, uint lane REGISTERS_PARAMETER) {
+  UNROLL_LANES
+  for (uint i = 0; i < FK * (PIECE_M / PIECE_K); i++) {
+    const Fragment w = operand_of_sums(weights[i / (PIECE_M / PIECE_K)], i % (PIECE_M / PIECE_K),
+                                       lane REGISTERS_PASSED);
+    UNROLL_LANES
+    for (uint n = 0; n < FC; n++) {
+      const Fragment v =
+          fragment_of(tile + n * PIECE_M * VALUE_LINE, VALUE_LINE, i * PIECE_K, lane);
+      sums[n] = multiply(v, w, sums[n] REGISTERS_PASSED);
+    }
+  }
+}
+
+/// Stores a row's results, or with SPLIT what attention_combine wants of it: its number `at` among
+/// all, `to` its place in out. `keep`: the factor of weights that dropout kept.
+static ALWAYS_INLINE void store_row(private const Sums* sums, float maximum, float total,
+                                    float keep, ulong at, uint split, uint lane, global char* to,
+                                    global char* lse, global char* workspace, const Arguments p) {
+#if SPLIT
+  global T* const state =
+      (global T*)workspace + (at * p.splits + split) * (2 + (COLUMNS + 3) / 4 * 4);
+  if (lane < PIECE_N) {
+    state[0] = maximum;
+    state[1] = total;
+  }
+  const float scale = keep;
+#else
+  // A row that is masked whole is 0, as in CPU torch.
+  const float scale = total == 0 ? 0.0f : keep / total;
+  if (lane < PIECE_N) ((global T*)lse)[at] = maximum + log2(total);
+#endif
+  UNROLL_LANES
+  for (uint n = 0; n < FC; n++) {
+    UNROLL_LANES
+    for (uint r = 0; r < SUMS; r += 4) {
+      const uint column = n * PIECE_M + SUM_LINE(lane, r);
+      const float4 row = ((private const float4*)(sums + n))[r / 4] * scale;
+#if SPLIT
+      if (column < COLUMNS) vstore4(row, 0, state + 2 + column);
+#elif ALIGNED
+      if (column < COLUMNS) STOREV_FROM(IN, C, 4, to + column * 2, 0, row);
+#else
+      UNROLL_LANES
+      for (uint i = 0; i < 4; i++) {
+        if (column + i < COLUMNS) {
+          STORE_FROM(IN, C, to, (column + i) * p.out.column, ((private const float*)&row)[i]);
+        }
+      }
+#endif
+    }
+  }
+}
+
+/// Global size: splits * blocks of BQ queries * ITEMS, batch * heads. Buffers: as
+/// attention_decode's. per_item: keys of a split.
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void
+attention_forward_wave_matrix(global const char* query, const ulong query_offset,
+                              global const char* key, const ulong key_offset,
+                              global const char* value, const ulong value_offset,
+                              global const char* mask, const ulong mask_offset, global char* out,
+                              const ulong out_offset, global char* lse, const ulong lse_offset,
+                              global char* workspace, const ulong workspace_offset,
+                              const Arguments p, const T factor, const T keep_threshold,
+                              const T keep_scale MODIFICATION_PARAMETERS) {
+  local ushort key_tile[KEY_ELEMENTS] __attribute__((aligned(16)));
+  local ushort value_tile[VALUE_ELEMENTS] __attribute__((aligned(16)));
+#ifdef REGISTERS
+  local uint registers[REGISTERS];
+#endif
+  const uint item = get_local_id(0), lane = LANE(item);
+  LOCATE_BLOCK;
+#if MASKED
+  global const char* const head_mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
+#endif
+#if MODIFIED
+  HEAD_BLOCKS(b, h);
+#endif
+  const uint wave_query = WAVE_OF(item) * PIECE_N, own = wave_query + lane % PIECE_N;
+  Fragment q[FD];
+  UNROLL_LANES
+  for (uint d = 0; d < FD; d++) {
+    q[d] = fragment_of_row(query, own * (uint)p.query.row, (uint)p.query.column, d * PIECE_K,
+                           own < queries ? DEPTH : 0, lane);
+  }
+
+  float maximum = -INFINITY, total = 0;
+  Sums sums[FC];
+  UNROLL_LANES
+  for (uint n = 0; n < FC; n++) sums[n] = (Sums)(0);
+  ushort8 held[HELD];
+  uint k0 = first, next_k0;
+  KINDS
+  SKIP_KEYS(k0, kind, BK)
+  if (k0 < keys) fetch_keys(held, key, k0, keys - k0, item, p);
+  for (; k0 < keys; k0 = next_k0 NEXT_KIND) {
+    next_k0 = k0 + BK;
+    SKIP_KEYS(next_k0, next_kind, BK)
+    store_keys(key_tile, held, item);
+    fetch_values(held, value, k0, keys - k0, item, p);
+    // Everyone's keys are there, and no one reads the values before any more.
+    barrier(CLK_LOCAL_MEM_FENCE);
+    // A wave without queries, or whose queries see none of these keys. All work-items emulate.
+    const bool works =
+        EMULATED || (wave_query < queries && !(p.causal && k0 >= q0 + wave_query + PIECE_N));
+    Sums s[FK];
+    if (works) {
+      score_keys(s, q, key_tile, lane REGISTERS_PASSED);
+      mask_scores((private float*)s, q0 + own, q0 + wave_query, queries, k0, keys, lane, factor,
+                  p MASK_PASSED);
+      weigh_scores(s, &maximum, &total, sums, lane REGISTERS_PASSED);
+#if DROPOUT
+      UNROLL_LANES
+      for (uint i = 0; i < SCORES; i++) {
+        // Tiles begin at multiples of BK: the compiler sees which keys share a call.
+        ((private float*)s)[i] *= keep_weight(p.seed, p.counter, (ulong)z * p.queries + q0 + own,
+                                              KEY_OF(i) - k0 + k0 / BK * BK, keep_threshold, 1.0f);
+      }
+#endif
+    }
+    store_values(value_tile, held, item);
+    if (next_k0 < keys) fetch_keys(held, key, next_k0, keys - next_k0, item, p);
+    // Everyone's values are there, and no one reads the keys any more.
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (works) add_values(sums, s, value_tile, lane REGISTERS_PASSED);
+  }
+
+  total += of_others(total, lane REGISTERS_PASSED);
+  if (own >= queries) return;
+  const ulong at = (ulong)z * p.queries + q0 + own;
+#if MODIFIED_MAXIMA && !SPLIT
+  if (lane < PIECE_N) ((global T*)OPERAND(maxima))[at] = maximum;
+#endif
+  store_row(sums, maximum, total, DROPOUT ? keep_scale : 1, at, split, lane,
+            out + own * p.out.row * 2, lse, OPERAND(workspace), p);
+}
