@@ -188,7 +188,8 @@ repair:
 		-w $(DIST) $(RAW)/torch_ocl-*-linux_*.whl
 
 # Where every comment has a subject.
-COMMENTED = kernels csrc torch_ocl tests benchmarks codegen tools examples docs docker setup.py torch_ocl_autoload.py
+COMMENTED = kernels csrc torch_ocl tests benchmarks codegen tools examples docs docker cmake requirements .ci \
+	setup.py torch_ocl_autoload.py pyproject.toml CMakeLists.txt Makefile
 FORMATTED = $$(find csrc kernels examples -name "*.h" -o -name "*.cpp" -o -name "*.cl" -o -name "*.clh")
 
 lint: $(STAMPS)/lint

@@ -2,8 +2,8 @@
 
 A finder, the first of sys.meta_path, finds no module itself. It asks the others, and marks the spec
 of a module that somebody waits for. Loaders, metadata and the module stay as they are: importlib
-says by the spec's `_initializing` when a module is loaded, and the mark hears it. The same serves
-the modules that are halfway loaded when `import torch` comes, since a library mostly imports torch.
+says by the spec's `_initializing` when a module is loaded, and the mark hears it. Modules
+that are halfway loaded when `import torch` comes are marked, too: a library mostly imports torch.
 
 Some modules choose their device while they are loaded. Their functions are changed as the module
 defines them, so that its own calls reach the changed ones.

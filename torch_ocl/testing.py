@@ -35,9 +35,9 @@ def force(**implementations: str) -> Iterator[None]:
     """Has engines try one implementation before all others.
 
     It runs wherever it takes the problem; where it refuses, the engine chooses as ever. Holds for
-    all threads, since backward passes run on threads of their own. Of several blocks under way the
-    one entered last counts. ``TORCH_OCL_<ENGINE>=name`` does
-    the same for a whole program.
+    all threads, since backward passes run on threads of their own. Where several
+    blocks are under way, the one entered last counts. ``TORCH_OCL_<ENGINE>=name`` does the same for
+    a whole program.
 
     Args:
         **implementations: an engine's name, and that of one of its implementations

@@ -280,7 +280,7 @@ def _check_derivatives(op, dtype, limit, what, derive):
 
 def _own_leaf(leaf):
     """A leaf that is a view made while gradients were disabled gets none: a tensor on a copy of its
-    storage does. Of the whole storage, since an op may reach past the leaf's part of it."""
+    storage does. The whole storage is copied, since an op may reach past the leaf's part."""
     if not (isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.is_leaf):
         return leaf
     if not leaf._is_view():

@@ -1,5 +1,5 @@
 """Fourier transforms against CPU torch in double precision: lengths, layouts, norms, real and
-Hermitian signals, gradients, out=, bad input. The same tests run once more with a GPU's kernels."""
+Hermitian signals, gradients, out=, bad input. They run once more with a GPU's kernels."""
 
 import math
 from functools import partial

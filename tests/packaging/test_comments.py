@@ -20,7 +20,9 @@ def run():
     """Likewise a function."""
     x = 1  # The same behind code
     # Of a block,
-    # what follows is not looked at.
+    # the end begins anew. Likewise this
+    # sentence. What is named may stand inside. The
+    # same holds for words. Of course.
     return x, "# What a string has"
 '''
 CODE = """/* What a block has. */
@@ -29,12 +31,21 @@ int a;  // Of an a
 // It goes on.
 const char* b = "// What a string has";
   // Likewise here,
-  // of which this is a part.
+  // of which this is a part. Of C++ the first sentence is looked at.
+"""
+HASHES = """# Of a script. It goes on. The same
+# again.
+run "# What a text has"  # Likewise
 """
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "lines"), [("a.py", PYTHON, [1, 8, 9, 10]), ("a.c", CODE, [1, 2, 3, 6])]
+    ("name", "text", "lines"),
+    [
+        ("a.py", PYTHON, [1, 8, 9, 10, 11, 12, 13]),
+        ("a.c", CODE, [1, 2, 3, 6]),
+        ("run", HASHES, [1, 1, 3]),
+    ],
 )
 def test_comments_without_a_subject_are_found(tmp_path, name, text, lines):
     path = tmp_path / name

@@ -88,7 +88,7 @@ class profiler:
 
     Args:
         roofline: whether to compare with the device's peaks. They are measured after the first
-            profile, which takes a few seconds. Of other devices than 0 they aren't known.
+            profile, which takes a few seconds. Device 0 alone has them.
         rows: how many rows to print; 0 prints nothing.
 
     Columns are: launches, total and mean time, share of all kernels' time, bandwidth, arithmetic,

@@ -46,7 +46,7 @@ class ExternalStream(Stream):
             long as the process lives.
         device: whose it is, default the current one.
 
-    The same queue gives the same stream; a device can have 191. Events with `enable_timing` need a
+    A queue always gives the same stream. A device can have 191. Events with `enable_timing` need a
     queue with profiling. Raises ValueError for a queue out of order, and for one of another context
     than that of torch.ocl.pyopencl_queue().
     """

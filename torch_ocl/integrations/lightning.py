@@ -1,4 +1,4 @@
-"""Lightning: accelerator="ocl", also as its "auto" and "gpu", of Trainer and Fabric. The same code
+"""Lightning: accelerator="ocl", also as its "auto" and "gpu", of Trainer and Fabric. Its code
 comes as `lightning`, and as `pytorch_lightning` with `lightning_fabric`."""
 
 import os

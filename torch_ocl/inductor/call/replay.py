@@ -62,8 +62,8 @@ class Replayed:
         call: of the generated module. It takes a list of inputs, and empties it.
         device: the index of the device that the graph is on.
         static: the inputs that stay where they are, such as parameters, by number. Others are
-            copied to the place of the capture. Of a backward pass also all that is saved, though
-            only results of captures and parameters are found in the same place again.
+            copied to the place of the capture. A backward pass names all that is saved, too,
+            though only results of captures and parameters are found in the same place again.
         mutated: the inputs that the graph writes, by number.
         is_backward: whether the graph is a backward pass.
     """
