@@ -8,38 +8,12 @@ import threading
 
 import pytest
 import torch
-from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
-auto = torch.ocl.graphs.auto
+from tests.python.auto_calls import Calls, auto, both, net_and_step, ones
 
 
 class Failed(Exception):
     pass
-
-
-def ones(*shape):
-    return torch.ones(shape or (3,), device="ocl")
-
-
-def both(make, calls=9):
-    """Compares the function alone with the captured one.
-
-    `make(wrap)` returns a function of a call's number, which returns what is to be equal."""
-    found = []
-    for wrap in (lambda f: f, auto):
-        torch.manual_seed(3)
-        call = make(wrap)
-        found.append([plain(call(i)) for i in range(calls)])
-    assert found[0] == found[1]
-
-
-def plain(value):
-    if isinstance(value, torch.Tensor):
-        return value.detach().cpu().tolist()
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    return value
 
 
 @pytest.mark.parametrize("at", range(8))
@@ -55,16 +29,11 @@ def test_an_exception_leaves_what_was_written(at):
             total.mul_(2)
             return total + y
 
-        # Not seen: it is inside an object with slots.
-        class Box:
-            __slots__ = ("count",)
-
-        box = Box()
-        box.count = 0
+        calls = Calls()
 
         def helper():
-            box.count += 1
-            return box.count == at + 1
+            calls.count += 1
+            return calls.count == at + 1
 
         call = wrap(step)
 
@@ -104,17 +73,13 @@ def test_python_runs_once_where_something_cannot_be_captured(what, late):
     def make(wrap):
         state = torch.zeros(3, device="ocl")
 
-        class Box:
-            __slots__ = ("count",)
-
-        box = Box()
-        box.count = 0
+        calls = Calls()
 
         def step(x):
-            box.count += 1
+            calls.count += 1
             noise = torch.rand(3, device="ocl")
             state.add_(x)
-            found = what(state) if not late or box.count == 4 else state * 3
+            found = what(state) if not late or calls.count == 4 else state * 3
             state.mul_(2)
             return state + noise + torch.rand(3, device="ocl"), found
 
@@ -122,7 +87,7 @@ def test_python_runs_once_where_something_cannot_be_captured(what, late):
 
         def run(i):
             result = call(ones() * i)
-            return result, state, box.count
+            return result, state, calls.count
 
         return run
 
@@ -133,14 +98,10 @@ def test_results_that_cannot_be_replayed_are_computed_once():
     def make(wrap, result):
         weight = ones().requires_grad_()
 
-        class Box:
-            __slots__ = ("count",)
-
-        box = Box()
-        box.count = 0
+        calls = Calls()
 
         def step(x):
-            box.count += 1
+            calls.count += 1
             return result(x, weight)
 
         call = wrap(step)
@@ -153,9 +114,9 @@ def test_results_that_cannot_be_replayed_are_computed_once():
                     found[0] += 5
                 if found.requires_grad:
                     found.sum().backward()
-                    return found, weight.grad, box.count
-                return found, x, box.count
-            return list(found), x, box.count
+                    return found, weight.grad, calls.count
+                return found, x, calls.count
+            return list(found), x, calls.count
 
         return run
 
@@ -233,208 +194,6 @@ def test_state_that_python_passes_on():
 
     for make in (recurrent, toggle, appended, counted):
         both(make, calls=14)
-
-
-SCALE = 1.0
-
-
-def helper_of_step(x):
-    return x * SCALE
-
-
-def test_what_helpers_configurations_and_partials_read():
-    global SCALE
-
-    class Config:
-        def __init__(self):
-            self.scale, self.inner = 1.0, {"bias": 0.0}
-
-    config = Config()
-
-    def step(scale, x):
-        return helper_of_step(x) * config.scale + config.inner["bias"] + scale * x
-
-    call = auto(functools.partial(step, 2.0))
-    numbers = [(1.0, 1.0, 0.0), (2.0, 1.0, 0.0), (2.0, 3.0, 0.0), (2.0, 3.0, 4.0)]
-    for SCALE, config.scale, config.inner["bias"] in numbers:
-        for _ in range(6):
-            assert torch.equal(call(ones()), step(2.0, ones()))
-    assert call.graphs == 4 and call.replays == 12
-
-
-@pytest.mark.parametrize("zero", [0.0, -0.0])
-def test_zeros_and_nan(zero):
-    call = auto(lambda x, v: torch.copysign(x, v))
-    for v in (zero, -zero, float("nan"), zero):
-        for _ in range(5):
-            assert torch.equal(call(ones(), v).signbit(), torch.copysign(ones(), v).signbit())
-    assert call.graphs == 3
-
-
-def net_and_step():
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.LayerNorm(8), nn.Linear(8, 2)).to(
-        "ocl"
-    )
-    return net, lambda x: net(x) * 2
-
-
-@pytest.mark.parametrize("change", [
-    lambda net: setattr(net[1], "p", 0.25),
-    lambda net: setattr(net[2], "eps", 0.5),
-    lambda net: net.eval(),
-    lambda net: net[1].eval(),
-    lambda net: setattr(net[2], "weight", nn.Parameter(torch.full((8,), 3.0, device="ocl"))),
-    lambda net: setattr(net[3], "bias", None),
-    lambda net: net.__setitem__(2, nn.Identity()),
-    lambda net: net[0].register_forward_hook(lambda m, x, y: y * 3),
-    lambda net: net[0].register_forward_pre_hook(lambda m, x: (x[0] * 3,)),
-    lambda net: net.append(nn.ReLU()),
-    lambda net: setattr(net[0], "forward", lambda x: nn.functional.linear(x, net[0].weight) * 5),
-])  # fmt: skip
-def test_modules_that_change(change):
-    found = []
-    for wrap in (lambda f: f, auto):
-        net, step = net_and_step()
-        call = wrap(step)
-        with torch.no_grad():
-            torch.manual_seed(1)
-            results = [call(ones(2, 4)) for _ in range(6)]
-            change(net)
-            results += [call(ones(2, 4)) for _ in range(6)]
-        found.append(plain(results))
-    assert found[0] == found[1] and call.replays >= 2
-
-
-def test_hooks_run_in_every_call():
-    net, step = net_and_step()
-    seen = []
-    net[0].register_forward_hook(lambda m, x, y: seen.append(1))
-    call = auto(step)
-    with torch.no_grad():
-        for _ in range(8):
-            call(ones(2, 4))
-    assert len(seen) == 8 and "hooks" in call.reason
-
-
-@pytest.mark.parametrize("mode", [
-    torch.inference_mode, torch.no_grad, torch.enable_grad,
-    lambda: torch.autocast("ocl", torch.bfloat16, cache_enabled=False),
-    lambda: torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
-    lambda: torch.device("cpu"),
-    lambda: FlopCounterMode(display=False),
-    lambda: torch.autograd.graph.save_on_cpu(),
-    lambda: torch.autograd.detect_anomaly(check_nan=False),
-])  # fmt: skip
-@pytest.mark.filterwarnings("ignore:Anomaly")
-def test_modes_that_change(mode):
-    def step(x):
-        made = torch.zeros(1).device.type
-        return (x @ x).float(), torch.is_grad_enabled(), torch.is_inference_mode_enabled(), made
-
-    call = auto(step)
-    x = torch.full((4, 4), 1.001, device="ocl")
-    for _ in range(2):
-        for _ in range(5):
-            assert plain(call(x)) == plain(step(x))
-        with mode():
-            for _ in range(5):
-                assert plain(call(x)) == plain(step(x))
-    assert call.replays > 0
-
-
-def test_inference_mode_is_captured():
-    net, step = net_and_step()
-    net.eval()
-    call = auto(step)
-    with torch.inference_mode():
-        for i in range(8):
-            x = ones(2, 4) * i
-            assert torch.equal(call(x), step(x))
-    assert call.replays == 4, call.reason
-
-
-def test_flops_are_counted_in_every_call():
-    call = auto(lambda x: x @ x)
-    for _ in range(6):
-        call(ones(4, 4))
-    with FlopCounterMode(display=False) as counter:
-        for _ in range(3):
-            call(ones(4, 4))
-    assert counter.get_total_flops() == 3 * 2 * 4**3
-
-
-def test_schedulers_with_numbers():
-    def make(wrap):
-        net = nn.Linear(4, 2).to("ocl")
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
-        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 6, 0.5)
-
-        def step(x):
-            optimizer.zero_grad()
-            net(x).square().sum().backward()
-            optimizer.step()
-
-        call = wrap(step)
-
-        def run(i):
-            found = call(ones(3, 4) * i / 9)
-            schedule.step()
-            return found, net.weight, schedule.get_last_lr()
-
-        return run
-
-    both(make, calls=20)
-
-
-def test_gradients_of_plain_leaves():
-    def make(wrap):
-        weight = ones().requires_grad_()
-
-        def step(x):
-            (weight * x).sum().backward()
-
-        call = wrap(step)
-
-        def run(i):
-            if i % 3 == 0:
-                weight.grad = None
-            call(ones() * i)
-            return weight.grad
-
-        return run
-
-    both(make, calls=20)
-
-
-def test_in_place_on_parameters_and_views_of_what_is_read():
-    def make(wrap):
-        net = nn.Linear(3, 3).to("ocl")
-        table = torch.zeros(4, 3, device="ocl")
-
-        def step(row, x):
-            with torch.no_grad():
-                net.weight.mul_(0.5)
-                row.add_(x)
-                return net(x), table.sum(0)
-
-        call = wrap(step)
-        return lambda i: (call(table[i % 4], ones() * i), net.weight, table)
-
-    both(make, calls=20)
-
-
-def test_layouts_that_python_looks_at():
-    def make(wrap):
-        def step(x):
-            return x + (1 if x.is_contiguous() else 2), x.stride(), x.is_contiguous()
-
-        call = wrap(step)
-        made = (lambda: ones(4, 6), lambda: ones(6, 4).t(), lambda: ones(4, 8)[:, :6],
-                lambda: ones(4, 1).expand(4, 6), lambda: ones(0, 6))  # fmt: skip
-        return lambda i: call(made[i // 6]())
-
-    both(make, calls=30)
 
 
 def test_functions_of_auto_in_each_other():
