@@ -104,12 +104,10 @@ $(STAMPS)/more-integrations: requirements/integrations-more.txt $(STAMPS)/integr
 	@$(PIP) --no-deps -r requirements/integrations-more.txt
 	@touch $@
 
-$(STAMPS)/lint: requirements/lint.txt $(STAMPS)/venv
-	@$(PIP) -r requirements/lint.txt
-	@touch $@
-
-$(STAMPS)/docs: requirements/docs.txt $(STAMPS)/venv
-	@$(PIP) -r requirements/docs.txt
+# Groups of pyproject.toml: pip knows them since 25.1.
+$(STAMPS)/lint $(STAMPS)/docs: $(STAMPS)/%: pyproject.toml $(STAMPS)/venv
+	@$(PIP) 'pip>=25.1'
+	@$(PIP) --group $*
 	@touch $@
 
 setup: $(STAMPS)/package
