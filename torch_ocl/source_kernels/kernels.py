@@ -1,8 +1,6 @@
 """Kernels of the user's own: torch.ocl.compile_kernel."""
 
 import dataclasses
-import math
-import operator
 import os
 import struct
 import sys
@@ -18,83 +16,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch_ocl import _C
 from torch_ocl.source_kernels import preprocessing, signature
 from torch_ocl.source_kernels.arguments import LocalMemory, converter, is_struct
+from torch_ocl.source_kernels.programs import LABEL, OnDevice, Program, Sizes, checked_sizes
 from torch_ocl.source_kernels.signature import Parameter
 
 __all__ = ["Kernel", "compile_kernel", "local_memory"]
-
-_LABEL = "<kernel>"
-# Errors of drivers for sources, and for options, that they do not take.
-_BUILD_ERRORS = ("CL_BUILD_PROGRAM_FAILURE", "CL_INVALID_BUILD_OPTIONS")
-
-Sizes = int | Sequence[int]
-
-
-def _sizes(value: Sizes, what: str, least: int) -> list[int]:
-    try:
-        sizes: list[Any] = list(value)  # type: ignore[arg-type]
-    except TypeError:
-        sizes = [value]
-    if not 1 <= len(sizes) <= 3:
-        raise ValueError(f"{what} has 1 to 3 sizes, got {value!r}")
-    try:
-        sizes = [operator.index(size) for size in sizes]
-    except TypeError:
-        raise TypeError(f"{what} must be integers, got {value!r}") from None
-    if min(sizes) < least:
-        raise ValueError(f"{what} must be at least {least}, got {value!r}")
-    # More work-items than a device has addresses: drivers take that, and never end.
-    if math.prod(sizes) > 2**48:
-        raise ValueError(f"{what} is too large, more than 2**48: {value!r}")
-    return sizes
-
-
-class _Program:
-    """A source with its options, for any device.
-
-    It is the text of the file `path`, or may stand in a file of `frame` or its callers as a string.
-    """
-
-    def __init__(
-        self, source: str, options: Sequence[str], path: Path | None, frame: FrameType
-    ) -> None:
-        self.source = source
-        self.path = path
-        # Where another process finds it, whatever its folder is.
-        self.place = path.absolute() if path else None
-        self.option_list = list(options)
-        self._defines, driver_options = preprocessing.split_options(options)
-        self.options = " ".join(driver_options)
-        self.text = preprocessing.uncached(self._numbered((_LABEL, 1)))
-        self._files = preprocessing.files_of_callers(frame)
-        self._compiled_at = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-    def _numbered(self, place: tuple[str, int]) -> str:
-        """The text for the driver, its lines numbered from a file and line on."""
-        folders = preprocessing.include_folders(self.option_list)
-        if self.path is not None:
-            folders = [self.path.resolve().parent, *folders]
-        return self._defines + preprocessing.expand(self.source, folders, *place)
-
-    def names(self, device: int, wanted: str | None) -> list[str]:
-        """The kernels it has. A build error names the user's file and lines."""
-        try:
-            return _C.kernel_names(device, self.text, self.options, _LABEL)
-        except RuntimeError as error:
-            if not any(code in str(error) for code in _BUILD_ERRORS):
-                raise
-        title = "<kernel>" if wanted is None else f"<kernel {wanted}>"
-        place = (str(self.path), 1) if self.path else None
-        place = place or preprocessing.find_source(self.source, self._files)
-        if place is None:
-            place = preprocessing.find_source(self.source, preprocessing.files_with(self.source))
-        text = self._numbered(place or (title, 1))
-        if place is None:  # a source that was put together: the call tells whose it is
-            title += f", compiled at {self._compiled_at}"
-        try:
-            return _C.kernel_names(device, text, self.options, title)
-        except RuntimeError as error:
-            what = "the source" if wanted is None else f"kernel {wanted!r}"
-            raise RuntimeError(f"{what} does not build: {error}") from None
 
 
 def _sized(convert: Callable[[Any], bytes], type_: str, size: int) -> Callable[[Any], bytes]:
@@ -116,59 +41,6 @@ def _launched(kernel: Any, count: int, device: int) -> list[int]:
         numbers = torch.zeros(count, dtype=torch.int32, device=f"ocl:{device}")
         kernel.launch([1], [1], (numbers.data_ptr(), numbers.nbytes))
         return list(numbers.tolist())
-
-
-class _OnDevice:
-    """A kernel on one device, with the limits of its launches."""
-
-    def __init__(self, program: _Program, text: str, name: str, device: int) -> None:
-        self.kernel = _C.SourceKernel(device, text, name, program.options, _LABEL)
-        limits = _C.launch_limits(device)
-        self.item_sizes = limits["work_item_sizes"]
-        self.device_local_memory = limits["local_memory"]
-        self.alignment = limits["alignment"]
-        self.group_size = self.kernel.max_work_group_size
-        self.own_local_memory = self.kernel.local_memory
-        required = list(self.kernel.required_local_size)
-        self.required = required if any(required) else None
-
-    def local_size(self, global_size: list[int], local: Sizes | None, extra: int) -> list[int]:
-        """The work-group's size, checked; empty where the driver may choose it."""
-        if local is None:
-            sizes = self.required[: len(global_size)] if self.required else []
-        else:
-            sizes = _sizes(local, "local_size", 1)
-        if self.required and any(size > 1 for size in self.required[len(global_size) :]):
-            raise ValueError(
-                f"reqd_work_group_size asks for {self.required}, and global_size has "
-                f"{len(global_size)} of these dimensions: {global_size}"
-            )
-        if sizes:
-            self._check(global_size, sizes)
-        if self.own_local_memory + extra > self.device_local_memory:
-            raise ValueError(
-                f"it needs {self.own_local_memory + extra} bytes of local memory, the device has "
-                f"{self.device_local_memory}"
-            )
-        return sizes
-
-    def _check(self, global_size: list[int], sizes: list[int]) -> None:
-        if len(sizes) != len(global_size):
-            raise ValueError(f"global_size {global_size} and local_size {sizes} differ in length")
-        if self.required and sizes != self.required[: len(sizes)]:
-            raise ValueError(f"reqd_work_group_size asks for {self.required}, got {sizes}")
-        if any(s > m for s, m in zip(sizes, self.item_sizes, strict=False)):
-            raise ValueError(f"local_size {sizes} exceeds the device's limits {self.item_sizes}")
-        if math.prod(sizes) > self.group_size:
-            raise ValueError(
-                f"local_size {sizes} is {math.prod(sizes)} work-items, more than the "
-                f"{self.group_size} that this kernel can have in a work-group"
-            )
-        if any(g % s for g, s in zip(global_size, sizes, strict=True)):
-            raise ValueError(
-                f"global_size {global_size} is not a multiple of local_size {sizes}: round it up, "
-                "and let the kernel leave out what is past the end"
-            )
 
 
 @dataclasses.dataclass
@@ -206,11 +78,11 @@ def _device_of(arguments: Sequence[Any]) -> int:
 class Kernel:
     """A compiled kernel, to be called with its arguments; see compile_kernel()."""
 
-    def __init__(self, program: _Program, name: str, device: int) -> None:
+    def __init__(self, program: Program, name: str, device: int) -> None:
         self.name = name
         self._program = program
         self._lock = threading.Lock()
-        self._on_device: dict[tuple[int, bool], _OnDevice] = {}
+        self._on_device: dict[tuple[int, bool], OnDevice] = {}
         # By device: types may depend on what the compiler defines there.
         self._signatures: dict[int, _Typed] = {}
         self.parameters = self._signature(device).parameters
@@ -245,7 +117,7 @@ class Kernel:
                 f"{{ *same = __builtin_types_compatible_p({p.type}, {type_}); }}\n"
             )
             try:
-                kernel = _C.SourceKernel(device, text, name, self._program.options, _LABEL)
+                kernel = _C.SourceKernel(device, text, name, self._program.options, LABEL)
             except RuntimeError:
                 continue  # a type that the device hasn't
             if _launched(kernel, 1, device) == [1]:
@@ -267,7 +139,7 @@ class Kernel:
         )
         text = f"{self._program.text}\nkernel void {name}(global uint* sizes) {{ {stores} }}\n"
         try:
-            kernel = _C.SourceKernel(device, text, name, self._program.options, _LABEL)
+            kernel = _C.SourceKernel(device, text, name, self._program.options, LABEL)
         except RuntimeError:
             return  # a type that has a name in the parameters alone
         for i, size in zip(structs, _launched(kernel, len(structs), device), strict=True):
@@ -285,7 +157,7 @@ class Kernel:
             read = None
         if read and all(p.type for p in read.parameters):
             return read.parameters, read.body
-        told = _C.kernel_parameters(device, program.text, self.name, program.options, _LABEL)
+        told = _C.kernel_parameters(device, program.text, self.name, program.options, LABEL)
         if told is None:
             raise RuntimeError(
                 f"kernel {self.name!r}: neither its source nor the driver tells its parameters; "
@@ -297,7 +169,7 @@ class Kernel:
         places = zip(parameters, read.parameters, strict=True)
         return tuple(dataclasses.replace(p, span=at.span) for p, at in places), read.body
 
-    def _get(self, device: int, with_offsets: bool = False) -> _OnDevice:
+    def _get(self, device: int, with_offsets: bool = False) -> OnDevice:
         key = device, with_offsets
         if (known := self._on_device.get(key)) is not None:
             return known
@@ -308,7 +180,7 @@ class Kernel:
                 if with_offsets:
                     text, name = self._text_with_offsets(device)
                 try:
-                    made = _OnDevice(self._program, text, name, device)
+                    made = OnDevice(self._program, text, name, device)
                     if with_offsets:
                         made.required = self._on_device[device, False].required
                     self._on_device[key] = made
@@ -404,7 +276,7 @@ class Kernel:
             p = None
             index = _C.current_device() if device is None else device.index
             on_device = self._get(index)
-            global_sizes = _sizes(global_size, "global_size", 0)
+            global_sizes = checked_sizes(global_size, "global_size", 0)
             local_sizes = on_device.local_size(global_sizes, local_size, local_memory)
             offsets = [address % on_device.alignment for address in addresses]
             if any(offsets):
@@ -425,7 +297,7 @@ def _compile(source: str | Path, name: str | None, options: Sequence[str]) -> Ke
     text = preprocessing.read(path) if path else str(source).removeprefix("\ufeff")
     text = text.replace("\r\n", "\n")
     preprocessing.check_text(text, path)
-    program = _Program(text, options, path, _caller())
+    program = Program(text, options, path, _caller())
     device = _C.current_device()
     names = program.names(device, name)
     if name is None and len(names) == 1:
