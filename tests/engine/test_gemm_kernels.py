@@ -150,7 +150,7 @@ def test_every_tile_of_tensor_cores(name, dtypes, tile, left_by, without):
     environment |= {"TORCH_OCL_VERBOSE": "dispatch,build", "TORCH_OCL_WITHOUT": without}
     trace = run_script(checks, dtypes, **environment)
     if not there:
-        assert f": {name} refuses: the device has none of NVIDIA's" in trace
+        assert f": {name} refuses: the device has no tensor cores of NVIDIA" in trace
     elif "int8" in dtypes and (without == "warpgroup_mma" or not hopper()):
         assert f": {name} refuses: only Hopper's instructions take 8 bits" in trace
     else:

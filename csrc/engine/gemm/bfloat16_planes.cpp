@@ -66,6 +66,7 @@ const char* refuse(const Plan& plan) {
   for (const char* tag : {plan.a_tag, plan.b_tag, plan.out_tag, plan.compute_tag}) {
     if (std::strcmp(tag, "f32") != 0) return "not of single precision";
   }
+  if (plan.without_planes) return "there was no memory for the planes";
   if (plan.tf32 || plan.rounded_terms != 0) return "fewer bits will do";
   if (std::min({p.m, p.n, p.k}) < kLeastSize) return "rows, columns or k are few";
   const auto elements = static_cast<double>(split_a(plan).elements() + split_b(plan).elements());
@@ -88,7 +89,7 @@ void run_in_planes(const Plan& source, const Workspace& a_parts, const Workspace
   plan.problem.b = b.strides(false);
   plan.problem.a_plane = a_planes.distance;
   plan.problem.b_plane = b_planes.distance;
-  tensor_core.run(plan);
+  run_again(plan);
 }
 
 void run(const Plan& plan) {
@@ -99,7 +100,9 @@ void run(const Plan& plan) {
   } catch (const c10::OutOfMemoryError&) {
     // Float32's own units need none.
   }
-  tiled.run(plan);
+  Plan without = plan;
+  without.without_planes = true;
+  run_again(without);
 }
 
 const KernelFamily lines_family{"gemm/bfloat16_planes.cl", "gemm_bfloat16_planes"};
@@ -119,6 +122,7 @@ const char* refuse_planes(const Device& device, double multiplications, double e
       forced != std::string_view(tensor_core.name)) {
     return "another kernel is forced";
   }
+  if (const char* reason = engine.reason_to_leave_out(tensor_core.name)) return reason;
   const DeviceRow& row = device_row(device);
   const double cost =
       row.plane_launch_cost + row.plane_element_cost * elements + row.plane_copy_cost * copied;

@@ -108,6 +108,8 @@ uint32_t checked_size(int64_t size) {
   return static_cast<uint32_t>(size);
 }
 
+}  // namespace
+
 Plan make_plan(const Description& d) {
   const ScalarType dtype = d.out.dtype;
   const char* compute = compute_tag_of(dtype);
@@ -162,8 +164,6 @@ Plan make_plan(const Description& d) {
   plan.c = addend ? static_cast<const char*>(d.c.data) : plan.out;
   return plan;
 }
-
-}  // namespace
 
 bool takes(ScalarType dtype) { return compute_tag_of(dtype) != nullptr; }
 

@@ -1,5 +1,7 @@
 // The implementations there are, and in which order each kind of device tries them. Besides its own
 // two files, an added implementation touches this one, and the declarations in plan.h.
+#include <c10/util/Exception.h>
+
 #include <span>
 #include <string>
 
@@ -40,18 +42,24 @@ constexpr const Implementation* kOfWindows[] = {&tensor_core, &tiled};
 constexpr const Implementation* kOfWindowsOnMatrixGpu[] = {&subgroup_matrix, &tiled};
 constexpr const Implementation* kOfWindowsOnWaveGpu[] = {&wave_matrix, &tiled};
 
-std::span<const Implementation* const> implementations_of_windows(const Device& device) {
-  const DeviceProperties& p = device.properties();
-  if (p.subgroup_matrix_size != 0) return kOfWindowsOnMatrixGpu;
-  if (amd_target(device) != 0) return kOfWindowsOnWaveGpu;
-  return kOfWindows;
-}
+// Operands in bfloat16_planes' planes.
+constexpr const Implementation* kOfPlanes[] = {&tensor_core};
 
 std::string describe(const Plan& plan) {
   const Arguments& p = plan.problem;
   return "gemm " + std::to_string(p.batch) + "x" + std::to_string(p.m) + "x" + std::to_string(p.n) +
          "x" + std::to_string(p.k) + " " + plan.a_tag + "," + plan.b_tag + "->" + plan.out_tag +
-         (plan.windows != nullptr ? ", windows" : "");
+         (plan.windows != nullptr ? ", windows" : "") + (plan.plane_terms > 1 ? ", planes" : "");
+}
+
+void run_listed(const Plan& plan) {
+  const bool runs = plan.windows != nullptr
+                        ? run_first(engine, kAllOfWindows, implementations_of_windows(plan.device),
+                                    plan, describe)
+                    : plan.plane_terms > 1
+                        ? run_first(engine, kOfPlanes, plan, describe)
+                        : run_first(engine, kAll, implementations(plan.device), plan, describe);
+  TORCH_INTERNAL_ASSERT(runs, "no kernel takes ", describe(plan));
 }
 
 }  // namespace
@@ -69,26 +77,35 @@ std::span<const Implementation* const> implementations(const Device& device) {
   return kOnGpu;
 }
 
+std::span<const Implementation* const> implementations_of_windows(const Device& device) {
+  const DeviceProperties& p = device.properties();
+  if (p.subgroup_matrix_size != 0) return kOfWindowsOnMatrixGpu;
+  if (amd_target(device) != 0) return kOfWindowsOnWaveGpu;
+  return kOfWindows;
+}
+
 std::span<const Implementation* const> all_implementations_of_windows() { return kAllOfWindows; }
 
 void run_product(const Plan& plan) {
-  const DispatchBlock block(engine);  // bfloat16_parts and bfloat16_planes choose again
+  const DispatchBlock block(engine);  // some choose again
   // A packed operand is for that kernel alone, small as the product may be.
   if (plan.b_packed) {
     if (dispatch_is_traced()) trace_dispatch(engine, describe(plan) + ": packed runs");
     packed.run(plan);
     return;
   }
-  if (plan.windows != nullptr) {
-    run_first(engine, kAllOfWindows, implementations_of_windows(plan.device), plan, describe);
-    return;
-  }
+  if (plan.windows != nullptr) return run_listed(plan);
   check_forced_tile();
   if (__builtin_expect(tuner::epoch() != 0, 0) && engine.forced() == nullptr &&
       plan.rounded_terms == 0 && run_tuned(plan)) {
     return;
   }
-  run_first(engine, kAll, implementations(plan.device), plan, describe);
+  run_listed(plan);
+}
+
+void run_again(const Plan& plan) {
+  const DispatchBlock block(engine);
+  run_listed(plan);
 }
 
 }  // namespace ocl::gemm

@@ -40,8 +40,9 @@ struct Plan {
   bool tf32 = false;      // of single precision: TF32 will do
   int rounded_terms = 0;  // as Description has them
   int plane_terms = 1;
-  bool complex = false;   // the kernels have no vectors of complex numbers
-  bool b_packed = false;  // for packed alone
+  bool without_planes = false;  // bfloat16_planes found no memory for them
+  bool complex = false;         // the kernels have no vectors of complex numbers
+  bool b_packed = false;        // for packed alone
   int activation = 0;
   ScalarArgument alpha{}, beta{};
   Parameters parameters{};
@@ -81,12 +82,19 @@ int packed_group(const Plan& plan);
 Panels panels_of(const Plan& plan);
 void pack_columns(const Plan& plan, void* panels);
 
+/// Checks a description and says what implementations ask for.
+Plan make_plan(const Description& description);
+
 /// Runs the first implementation that takes the plan, or as the tuner says.
 void run_product(const Plan& plan);
+/// Runs the first one, for an implementation that made another product of its plan or that failed:
+/// it may have been chosen by the tuner.
+void run_again(const Plan& plan);
 
 /// The implementations for that device in order of preference. The last one takes everything.
 std::span<const Implementation* const> implementations(const Device& device);
-/// Those that find an operand in windows, of all devices.
+/// Those that find an operand in windows: the device's, and all devices'.
+std::span<const Implementation* const> implementations_of_windows(const Device& device);
 std::span<const Implementation* const> all_implementations_of_windows();
 
 /// Runs the plan as the tuner found best for its class of shapes, looking for that at first. False

@@ -99,7 +99,7 @@ bool takes_b(const Plan& plan) {
 const char* refuse(const Plan& plan) {
   const Arguments& p = plan.problem;
   const bool bytes = is_one_of(plan.a_tag, {"i8", "u8"});
-  if (!plan.device.properties().has_tensor_cores) return "the device has none of NVIDIA's";
+  if (!plan.device.properties().has_tensor_cores) return "the device has no tensor cores of NVIDIA";
   const bool floats = is_one_of(plan.a_tag, {"f32"});
   if (floats && !plan.tf32) return "single precision, where TF32 isn't allowed";
   if (!bytes && !floats && !is_one_of(plan.a_tag, {"f16", "bf16"})) {
@@ -233,8 +233,7 @@ void run(const Plan& source) {
     warn((large ? "smaller tiles of products: " : "products without Hopper's instructions: ") +
          std::string(error.what()));
     (large ? large_tiles_failed : warpgroups_failed).store(true);
-    // Nothing else takes 8 bits here; planes fit into small tiles.
-    return fitting(source) == 0 ? tiled.run(source) : run(source);
+    return run_again(source);
   }
   const size_t items = static_cast<size_t>(s.tile.items);
   launch_product(*kernel, plan, NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data(),

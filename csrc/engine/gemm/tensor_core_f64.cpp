@@ -12,7 +12,7 @@ namespace ocl::gemm {
 namespace {
 
 const char* refuse(const Plan& plan) {
-  if (!plan.device.properties().has_tensor_cores) return "the device has none of NVIDIA's";
+  if (!plan.device.properties().has_tensor_cores) return "the device has no tensor cores of NVIDIA";
   if (std::strcmp(plan.compute_tag, "f64") != 0) return "not double precision";
   return nullptr;
 }
