@@ -3,36 +3,42 @@
 #include <algorithm>
 #include <bit>
 
-#include "engine/dtype.h"
-#include "engine/gemm/fragments.h"
 #include "engine/gemm/plan.h"
 #include "opencl/ceil_div.h"
-#include "runtime/stream.h"
 
 namespace ocl::gemm {
 
 using c10::ScalarType;
 
 const char* refuse_windows(ScalarType dtype, bool tf32, bool tiles) {
-  const Device& device = ocl::device(current_device());
-  const DeviceProperties& p = device.properties();
-  const bool halves = dtype == ScalarType::Half || dtype == ScalarType::BFloat16;
-  const Implementation* const forced = forced_among(engine, all_implementations_of_windows());
-  if (forced == &tiled) return c10::isFloatingType(dtype) ? nullptr : "not a floating-point type";
-  if (forced == &subgroup_matrix && p.required_sub_group_sizes != 0) {
-    return halves ? nullptr : "not of 16 bits";
+  if (!c10::isFloatingType(dtype) || !takes(dtype)) return "not a floating-point type";
+  // Neither small nor out of line, so that nothing but its dtype and the device is in question.
+  constexpr int64_t kSize = 64;
+  Windows windows;
+  windows.side = Windows::a;
+  Description description;
+  description.m = description.n = description.k = kSize;
+  description.a = {nullptr, dtype, kSize, 1};
+  description.b = {nullptr, dtype, 1, kSize};
+  description.out = {nullptr, dtype, kSize, 1};
+  description.tf32 = tf32;
+  description.windows = &windows;
+  const Plan plan = make_plan(description);
+  const auto refuse = [&](const Implementation& implementation) {
+    const char* const reason = implementation.refuse(plan);
+    return reason != nullptr ? reason : engine.reason_to_leave_out(implementation.name);
+  };
+  const auto* const forced = forced_among(engine, all_implementations_of_windows());
+  if (forced != nullptr) return refuse(*forced);
+  const bool takes_tiles = tiles && !plan.device.is_cpu() && dtype != ScalarType::Double;
+  const char* first = nullptr;
+  for (const Implementation* implementation : implementations_of_windows(plan.device)) {
+    if (implementation == &tiled && !takes_tiles) continue;
+    const char* const reason = refuse(*implementation);
+    if (reason == nullptr) return nullptr;
+    if (first == nullptr) first = reason;
   }
-  if (halves && (p.has_tensor_cores || p.subgroup_matrix_size != 0)) return nullptr;
-  if (forced == &wave_matrix || (amd_target(device) != 0 && !device.is_cpu() && !tiles)) {
-    const WaveAnswer answer = wave_unit(current_queue(current_device()), tag(dtype));
-    if (answer.unit != nullptr) return nullptr;
-    if (forced == &wave_matrix) return answer.reason;
-  }
-  if (dtype == ScalarType::Float && p.has_tensor_cores && tf32) return nullptr;
-  if (tiles && !device.is_cpu() && (halves || dtype == ScalarType::Float)) return nullptr;
-  if (halves) return "the device has neither NVIDIA's tensor cores nor Intel's matrix units";
-  return dtype == ScalarType::Float ? "single precision, where TF32 isn't there or allowed"
-                                    : "neither of 16 bits nor TF32";
+  return first;
 }
 
 bool Windows::rows_are_multiples(uint64_t elements) const {

@@ -44,9 +44,9 @@ struct Windows {
   bool is_apart() const { return side == a && arguments.linear == 0; }
 };
 
-/// Why product() doesn't take windows of that dtype on the current device, those of single
-/// precision as TF32 if that will do; null if it does. `tiles`: a GPU's plain tiles will do where
-/// it has no matrix instructions for them. An implementation that is forced is asked alone.
+/// Why none of the device's implementations for windows takes that dtype, single precision as TF32
+/// if that will do; null if one does. `tiles`: a GPU's plain tiles will do where it has no matrix
+/// instructions for them. An implementation that is forced is asked alone.
 const char* refuse_windows(c10::ScalarType dtype, bool tf32, bool tiles);
 
 }  // namespace ocl::gemm
