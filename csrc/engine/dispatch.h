@@ -195,6 +195,20 @@ bool run_left_out(const Engine& engine, const List& list, Plan& plan, const Desc
   return false;
 }
 
+/// Runs the first implementation of `list` that takes the plan, but for `asked`, which refuses it.
+/// False if all refuse.
+template <class List, class Plan, class Describe>
+bool run_in_order(const Engine& engine, const List& list, Plan& plan, const Describe& describe,
+                  decltype(&**std::begin(list)) asked = nullptr) {
+  for (const auto* implementation : list) {
+    if (implementation != asked && accepts(engine, *implementation, plan, describe)) {
+      implementation->run(plan);
+      return true;
+    }
+  }
+  return engine.left_out() != nullptr && run_left_out(engine, list, plan, describe);
+}
+
 /// Runs the first implementation of `list` that takes the plan; before them the one of `all` that
 /// is forced, if it takes the plan (`all` has those of other kinds of devices, too). Each is asked
 /// once. The last of the list should take everything; false if all refuse.
@@ -208,13 +222,7 @@ bool run_first(const Engine& engine, const All& all, const List& list, Plan& pla
     return true;
   }
   if (__builtin_expect(forced == nullptr, 1)) trace_other_list(engine, plan, describe);
-  for (const auto* implementation : list) {
-    if (implementation != forced && accepts(engine, *implementation, plan, describe)) {
-      implementation->run(plan);
-      return true;
-    }
-  }
-  return engine.left_out() != nullptr && run_left_out(engine, list, plan, describe);
+  return run_in_order(engine, list, plan, describe, forced);
 }
 
 /// run_first() for an engine whose devices all have one list.

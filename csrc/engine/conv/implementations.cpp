@@ -3,10 +3,8 @@
 // declarations in description.h; a kernel of sums those in contraction.h.
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "engine/conv/contraction.h"
 #include "engine/conv/description.h"
@@ -53,22 +51,14 @@ constexpr const Implementation* kImplementations[] = {&space_to_depth,   &bfloat
 constexpr const Sum* kAllSums[] = {&narrow_groups, &narrow_positions, &narrow_k, &im2col,
                                    &few_columns,   &direct,           &tiled,    &packed};
 
-/// The end of the list, for a kernel of sums that is asked for.
-void run_sums(Description& description) {
-  (to_planes.refuse(description) == nullptr ? to_planes : sums).run(description);
-}
+// The end of each list, for a kernel of sums that is asked for.
+constexpr const Implementation* kEnd[] = {&to_planes, &sums};
 
-/// Everything that can be asked for. A kernel of sums asks for sums, which ask that kernel first.
-const std::vector<const Implementation*> by_name = [] {
-  static std::array<Implementation, std::size(kAllSums)> sums_by_kernel;
-  std::vector<const Implementation*> implementations(std::begin(kImplementations),
-                                                     std::end(kImplementations));
-  for (size_t i = 0; i < sums_by_kernel.size(); ++i) {
-    sums_by_kernel[i] = {kAllSums[i]->name, sums.refuse, run_sums};
-    implementations.push_back(&sums_by_kernel[i]);
-  }
-  return implementations;
-}();
+/// Whether a kernel of sums is asked for.
+bool asks_for_sums() {
+  const Sum* const forced = Engine::may_force_any() ? forced_among(engine, kAllSums) : nullptr;
+  return forced != nullptr && engine.reason_to_leave_out(forced->name) == nullptr;
+}
 
 std::span<const Implementation* const> implementations(const Description& description) {
   const bool cpu = description.device.is_cpu();
@@ -119,11 +109,15 @@ std::string describe(const Description& description) {
 
 }  // namespace
 
-Engine engine{"convolution", by_name};
+Engine engine{"convolution", kImplementations, kAllSums};
 
 void run_convolution(Description& description) {
   const DispatchBlock block(engine);
-  run_first(engine, by_name, implementations(description), description, describe);
+  if (asks_for_sums()) {
+    run_in_order(engine, kEnd, description, describe);
+  } else {
+    run_first(engine, kImplementations, implementations(description), description, describe);
+  }
 }
 
 std::span<const Sum* const> sums_of(const Device& device) {
