@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "engine/conv/epilogue.h"
 #include "engine/dispatch.h"
@@ -70,12 +71,10 @@ struct Contraction {
   // As in Description. The positions before the first row's, those of an image (0 with channels
   // last), and all channels of the result.
   const MatrixEpilogue* epilogue = nullptr;
-  bool epilogue_taken = false;
   int64_t position0 = 0, plane = 0, all = 0;
 
   const Epilogue* take_epilogue() {
-    epilogue_taken = epilogue != nullptr;
-    return epilogue == nullptr ? nullptr : &epilogue->epilogue;
+    return epilogue == nullptr ? nullptr : &std::exchange(epilogue, nullptr)->epilogue;
   }
 
   bool is_whole() const {

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "engine/conv/dtype.h"
 #include "engine/conv/epilogue.h"
 #include "engine/conv/window.h"
 
@@ -23,16 +24,16 @@ namespace ocl::conv {
 /// An epilogue sees each element. out's memory is as for others, and may be written or not: kernels
 /// that have no place for an epilogue store there, and another applies it.
 void forward(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
-             const at::Tensor& bias, const Window& window,
+             const at::Tensor& bias, const Window& window, const Precision& precision,
              const MatrixEpilogue* epilogue = nullptr);
 
 /// `in` = the gradient of forward()'s input (or a transposed convolution, which is the same), plus
 /// `bias`, one number for each channel of `in`.
 void input_gradient(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
-                    const at::Tensor& bias, const Window& window);
+                    const at::Tensor& bias, const Window& window, const Precision& precision);
 
 /// `weight` = the gradient of forward()'s weight, where `out` holds the gradient of its result.
 void weight_gradient(const at::Tensor& weight, const at::Tensor& in, const at::Tensor& out,
-                     const Window& window);
+                     const Window& window, const Precision& precision);
 
 }  // namespace ocl::conv

@@ -19,7 +19,7 @@ Operand::Operand(const at::Tensor& tensor)
 
 Description::Description(Pass pass, const at::Tensor& in, const at::Tensor& out,
                          const at::Tensor& weight, const at::Tensor& bias, const Window& window,
-                         const MatrixEpilogue* epilogue)
+                         const Precision& precision, const MatrixEpilogue* epilogue)
     : device(current_queue(current_device()).device()),
       queue(current_queue(current_device())),
       pass(pass),
@@ -28,6 +28,7 @@ Description::Description(Pass pass, const at::Tensor& in, const at::Tensor& out,
       weight(weight),
       bias(bias),
       window(window),
+      precision(precision),
       epilogue(epilogue) {}
 
 bool lie_side_by_side(const Description& description) {

@@ -6,7 +6,9 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 
+#include "engine/conv/dtype.h"
 #include "engine/conv/epilogue.h"
 #include "engine/conv/window.h"
 #include "engine/dispatch.h"
@@ -35,25 +37,25 @@ enum class Pass : uint8_t { forward, input_gradient, weight_gradient };
 /// whichever of them is written. That one is not empty.
 struct Description {
   Description(Pass pass, const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,
-              const at::Tensor& bias, const Window& window,
+              const at::Tensor& bias, const Window& window, const Precision& precision,
               const MatrixEpilogue* epilogue = nullptr);
 
   Device& device;
   Queue& queue;
   Pass pass;
   Operand in, out, weight;
-  const at::Tensor& bias;  // may be undefined, and is for Pass::weight_gradient
-  const Window& window;
-  /// Who applies it says so; conv.cpp does it after others.
+  at::Tensor bias;  // may be undefined, and is for Pass::weight_gradient
+  Window window;
+  Precision precision;
+  /// What is left to apply: who applies it, or hands it on, leaves null here. run_convolution()
+  /// applies it after others.
   const MatrixEpilogue* epilogue;
-  bool epilogue_taken = false;
   bool without_planes = false;  // bfloat16_planes found no memory for them
 
   /// The epilogue, for an implementation that stores its elements channels last or in planes.
   const Epilogue* take_epilogue(bool channels_last) {
     if (epilogue == nullptr || epilogue->channels_last != channels_last) return nullptr;
-    epilogue_taken = true;
-    return &epilogue->epilogue;
+    return &std::exchange(epilogue, nullptr)->epilogue;
   }
   bool transposed() const { return pass == Pass::input_gradient; }
   /// The operands that are written, and read beside the weight, but for Pass::weight_gradient.
@@ -70,7 +72,8 @@ extern const Implementation space_to_depth, bfloat16_parts, bfloat16_planes, imp
     depthwise_lanes, depthwise_transposed, depthwise_planes, depthwise_direct, product, winograd,
     phases, side_by_side, to_planes, sums;
 
-/// Runs the first implementation that takes the description.
+/// Runs the first implementation that takes the description, and the epilogue after it if that one
+/// didn't.
 void run_convolution(Description& description);
 
 /// The most output channels that GPUs have a kernel of their own for, which reads neighbouring

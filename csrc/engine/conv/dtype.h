@@ -1,9 +1,15 @@
-// The dtype that a convolution is summed in.
+// The dtypes that a convolution is computed in.
 #pragma once
 
 #include <c10/core/ScalarType.h>
 
 namespace ocl::conv {
+
+/// What may become of factors of single precision, as gemm::Description has it.
+struct Precision {
+  bool tf32 = false;
+  int rounded_terms = 0;
+};
 
 /// The dtype that a convolution of `dtype` is summed in. Throws NotImplementedError for others.
 c10::ScalarType computed_in(c10::ScalarType dtype);

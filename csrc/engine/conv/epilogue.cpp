@@ -36,4 +36,11 @@ void apply(const MatrixEpilogue& epilogue, const void* memory, c10::ScalarType d
       static_cast<cl_ulong>(columns), static_cast<uint32_t>(block));
 }
 
+void apply(const MatrixEpilogue& epilogue, const at::Tensor& out) {
+  const int64_t channels = out.size(1);
+  const int64_t columns =
+      epilogue.channels_last ? channels : out.numel() / (out.size(0) * channels);
+  apply(epilogue, out.const_data_ptr(), out.scalar_type(), 0, out.numel() / columns, columns);
+}
+
 }  // namespace ocl::conv

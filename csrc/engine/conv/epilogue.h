@@ -1,6 +1,7 @@
 // Epilogues of convolutions.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
@@ -28,5 +29,7 @@ bool takes_other_tensors(const Device& device, bool channels_last, bool depthwis
 /// rows of `columns`, from row `first` on (kernels/conv/epilogue.cl).
 void apply(const MatrixEpilogue& epilogue, const void* memory, c10::ScalarType dtype, int64_t first,
            int64_t rows, int64_t columns);
+/// Applies it to a whole result.
+void apply(const MatrixEpilogue& epilogue, const at::Tensor& out);
 
 }  // namespace ocl::conv

@@ -5,6 +5,7 @@
 #include <array>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "engine/conv/contraction.h"
 #include "engine/conv/description.h"
@@ -117,6 +118,9 @@ void run_convolution(Description& description) {
     run_in_order(engine, kEnd, description, describe);
   } else {
     run_first(engine, kImplementations, implementations(description), description, describe);
+  }
+  if (const MatrixEpilogue* const left = std::exchange(description.epilogue, nullptr)) {
+    apply(*left, description.out.tensor);
   }
 }
 

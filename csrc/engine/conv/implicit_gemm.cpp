@@ -19,8 +19,10 @@
 
 namespace ocl::conv {
 
-const char* refuse_windows(c10::ScalarType dtype, const Window& window, bool tiles) {
-  if (const char* reason = gemm::refuse_windows(dtype, window.tf32, tiles)) return reason;
+const char* refuse_windows(const Description& description, c10::ScalarType dtype,
+                           const Window& window, bool tiles) {
+  const bool tf32 = description.precision.tf32;
+  if (const char* reason = gemm::refuse_windows(dtype, tf32, tiles)) return reason;
   return window.taps() > kMostTaps ? "more than 64 taps" : nullptr;
 }
 
@@ -53,7 +55,9 @@ bool gains_by_tiles(const Description& description) {
 }
 
 const char* refuse(const Description& description, c10::ScalarType dtype, bool tiles) {
-  if (const char* reason = refuse_windows(dtype, description.window, tiles)) return reason;
+  if (const char* reason = refuse_windows(description, dtype, description.window, tiles)) {
+    return reason;
+  }
   const at::Tensor &in = description.in.tensor, &out = description.out.tensor,
                    &weight = description.weight.tensor;
   if (description.out.dtype != description.in.dtype ||
@@ -65,7 +69,7 @@ const char* refuse(const Description& description, c10::ScalarType dtype, bool t
   }
   if (lies_as_product(description)) return "the matrix product takes its images as they lie";
   const auto positions = [](const at::Tensor& t) { return t.numel() / t.size(1); };
-  const int64_t terms = std::max(1, description.window.rounded_terms);
+  const int64_t terms = std::max(1, description.precision.rounded_terms);
   const auto image = [&](const at::Tensor& t) { return terms * t.numel() / t.size(0); };
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   const bool large = positions(in) > kMost || positions(out) > kMost || image(in) > kMost / 2 ||
@@ -74,13 +78,13 @@ const char* refuse(const Description& description, c10::ScalarType dtype, bool t
 }
 
 const char* refuse_allowed(const Description& description) {
-  if (description.window.rounded_terms != 0) return "products in bfloat16 will do";
+  if (description.precision.rounded_terms != 0) return "products in bfloat16 will do";
   return refuse(description, description.in.dtype, gains_by_tiles(description));
 }
 
 const char* refuse_parts(const Description& description) {
   constexpr int64_t kLeastSize = 32;  // of fewer, a copy costs as much as several products
-  if (description.window.rounded_terms == 0)
+  if (description.precision.rounded_terms == 0)
     return "no single precision that may lose bits to bfloat16";
   if (description.window.groups > 1) return "there are groups";
   if (std::min(description.weight.size[0], description.weight.size[1] * description.window.taps()) <
@@ -94,7 +98,8 @@ const char* refuse_planes(const Description& description) {
   constexpr int64_t kLeastSize = 32;  // less fills too little of a tile
   if (description.without_planes) return "there was no memory for the planes";
   if (description.in.dtype != c10::ScalarType::Float) return "not of single precision";
-  if (description.window.tf32 || description.window.rounded_terms != 0) return "fewer bits will do";
+  if (description.precision.tf32 || description.precision.rounded_terms != 0)
+    return "fewer bits will do";
   if (description.window.groups > 1) return "there are groups";
   const int64_t rows = description.weight.size[0], channels = description.weight.size[1];
   const int64_t columns =
@@ -190,7 +195,7 @@ int64_t product_of(const uint32_t (&sizes)[3]) { return int64_t{sizes[0]} * size
 /// lead from one to the next. An epilogue sees positions as rows, a group's channels as columns,
 /// and the group as z.
 void multiply(const Description& description, gemm::Windows& windows, const Operand& out,
-              const Factor& image, const Factor& rows, Factors factors,
+              const Factor& image, const Factor& rows, const Parts& parts,
               const Epilogue* epilogue = nullptr) {
   const Operand source(image.tensor);
   const int64_t groups = description.window.groups, columns = out.size[1] / groups;
@@ -199,8 +204,8 @@ void multiply(const Description& description, gemm::Windows& windows, const Oper
   const gemm::WindowArguments& w = windows.arguments;
   gemm::Description d;
   d.windows = &windows;
-  d.tf32 = description.window.tf32;
-  d.plane_terms = factors == Factors::in_planes ? gemm::kPlaneTerms : 1;
+  d.tf32 = description.precision.tf32;
+  d.plane_terms = parts.planes ? gemm::kPlaneTerms : 1;
   d.a_plane = image.plane;
   d.b_plane = rows.plane;
   d.m = out.size[0] * product_of(w.grid);
@@ -225,25 +230,24 @@ void deliver(const at::Tensor& result, const at::Tensor& out) {
   if (!result.is_same(out)) out.copy_(result);
 }
 
-void run_forward(Description& description, Factors factors) {
+void run_forward(Description& description, const Parts& parts) {
   const at::Tensor& weight = description.weight.tensor;
-  const int64_t channels = channels_of(weight.size(1), factors, description.window);
-  const Factor image = image_of(description.in.tensor, channels * description.window.groups,
-                                factors, description.window);
-  const Factor rows = rows_of(weight_rows(weight, channels), factors, description.window);
+  const int64_t channels = channels_of(weight.size(1), parts, description.window.groups);
+  const Factor image = image_of(description.in.tensor, channels * description.window.groups, parts);
+  const Factor rows = rows_of(weight_rows(weight, channels), parts);
   const at::Tensor result = result_for(description.out.tensor);
   const Epilogue* const epilogue = description.take_epilogue(/*channels_last=*/true);
   gemm::Windows windows = windows_over(description, gemm::Windows::a);
-  multiply(description, windows, Operand(result), image, rows, factors, epilogue);
+  multiply(description, windows, Operand(result), image, rows, parts, epilogue);
   if (epilogue == nullptr) deliver(result, description.out.tensor);
 }
 
-void run_input_gradient(const Description& description, Factors factors) {
+void run_input_gradient(const Description& description, const Parts& parts) {
   const at::Tensor &in = description.in.tensor, &weight = description.weight.tensor;
   const Window& window = description.window;
   const int64_t axes = in.dim() - 2, groups = window.groups;
-  const int64_t channels = channels_of(weight.size(0) / groups, factors, window);
-  const Factor image = image_of(description.out.tensor, channels * groups, factors, window);
+  const int64_t channels = channels_of(weight.size(0) / groups, parts, groups);
+  const Factor image = image_of(description.out.tensor, channels * groups, parts);
   const at::Tensor result = result_for(in);
   // Elements that no window covers are in `in` already.
   if (!result.is_same(in) && !covers_all(window)) result.copy_(in);
@@ -268,26 +272,25 @@ void run_input_gradient(const Description& description, Factors factors) {
       if (d >= 0) places = places.slice(2 + d, at[axis], std::nullopt, window.stride[axis]);
     }
     if (taps == 0) continue;
-    const Factor rows = rows_of(weight_rows(weight, part, groups, channels), factors, window);
-    multiply(description, windows, Operand(places), image, rows, factors);
+    const Factor rows = rows_of(weight_rows(weight, part, groups, channels), parts);
+    multiply(description, windows, Operand(places), image, rows, parts);
   }
   deliver(result, in);
 }
 
 /// weight[j][t][c] = sum over images and positions of out[n, o, j] * source(n, o, t, c). As
 /// multiply(); out's positions follow each other at one distance, through all images.
-void run_weight_gradient(const Description& description, Factors factors) {
+void run_weight_gradient(const Description& description, const Parts& parts) {
   const at::Tensor& weight = description.weight.tensor;
   const Window& window = description.window;
   const int64_t groups = window.groups;
   const int64_t channels = groups > 1 ? weight.size(1) : padded(weight.size(1));
   const int64_t rows = groups > 1 ? weight.size(0) : padded(weight.size(0));
-  const bool planes = factors == Factors::in_planes;
-  const Factor image = planes
-                           ? image_of(description.in.tensor, channels, factors, window)
-                           : positions_of(description.in.tensor, channels * groups, true, window);
-  const Factor gradient = planes ? image_of(description.out.tensor, rows, factors, window)
-                                 : positions_of(description.out.tensor, rows, false, window);
+  const Factor image = parts.planes
+                           ? image_of(description.in.tensor, channels, parts)
+                           : positions_of(description.in.tensor, channels * groups, true, parts);
+  const Factor gradient = parts.planes ? image_of(description.out.tensor, rows, parts)
+                                       : positions_of(description.out.tensor, rows, false, parts);
   at::DimVector sizes(weight.movedim(1, -1).sizes());
   sizes.front() = rows;
   sizes.back() = channels;
@@ -302,8 +305,8 @@ void run_weight_gradient(const Description& description, Factors factors) {
   TORCH_INTERNAL_ASSERT(w.linear);
   gemm::Description d;
   d.windows = &windows;
-  d.tf32 = window.tf32;
-  d.plane_terms = planes ? gemm::kPlaneTerms : 1;
+  d.tf32 = description.precision.tf32;
+  d.plane_terms = parts.planes ? gemm::kPlaneTerms : 1;
   d.a_plane = gradient.plane;
   d.b_plane = image.plane;
   d.m = rows / groups;
@@ -317,21 +320,24 @@ void run_weight_gradient(const Description& description, Factors factors) {
   if (!direct) moved.copy_(result.narrow(0, 0, weight.size(0)).narrow(-1, 0, weight.size(1)));
 }
 
-void run(Description& description, Factors factors) {
-  if (description.pass == Pass::forward) return run_forward(description, factors);
-  if (description.pass == Pass::input_gradient) return run_input_gradient(description, factors);
-  run_weight_gradient(description, factors);
+void run(Description& description, const Parts& parts) {
+  if (description.pass == Pass::forward) return run_forward(description, parts);
+  if (description.pass == Pass::input_gradient) return run_input_gradient(description, parts);
+  run_weight_gradient(description, parts);
 }
 
-void run_allowed(Description& description) { run(description, Factors::as_allowed); }
+void run_allowed(Description& description) {
+  run(description, {.terms = description.precision.rounded_terms});
+}
 
 /// In planes, or, where there is no memory for these, by the next implementation.
 void run_planes(Description& description) {
+  const MatrixEpilogue* const epilogue = description.epilogue;
   try {
-    return run(description, Factors::in_planes);
+    return run(description, {.planes = true});
   } catch (const c10::OutOfMemoryError&) {
     description.without_planes = true;
-    description.epilogue_taken = false;
+    description.epilogue = epilogue;
   }
   run_convolution(description);
 }

@@ -145,21 +145,18 @@ at::Tensor with_zeros(const at::Tensor& rows, int64_t channels) {
 
 }  // namespace
 
-Factor image_of(const at::Tensor& image, int64_t channels, Factors factors, const Window& window) {
-  if (factors == Factors::in_planes) return planes_of_image(image, channels);
-  const int terms = window.rounded_terms;
-  return {terms > 0 ? terms_of_channels(image, terms) : channels_last(image, channels)};
+Factor image_of(const at::Tensor& image, int64_t channels, const Parts& parts) {
+  if (parts.planes) return planes_of_image(image, channels);
+  return {parts.terms > 0 ? terms_of_channels(image, parts.terms) : channels_last(image, channels)};
 }
 
-Factor rows_of(const at::Tensor& rows, Factors factors, const Window& window) {
-  if (factors == Factors::in_planes) return planes_of(rows);
-  const int terms = window.rounded_terms;
-  return {terms > 0 ? terms_of_rows(rows, terms) : rows};
+Factor rows_of(const at::Tensor& rows, const Parts& parts) {
+  if (parts.planes) return planes_of(rows);
+  return {parts.terms > 0 ? terms_of_rows(rows, parts.terms) : rows};
 }
 
-int64_t channels_of(int64_t channels, Factors factors, const Window& window) {
-  const bool terms = factors == Factors::as_allowed && window.rounded_terms > 0;
-  return window.groups > 1 || terms ? channels : padded(channels);
+int64_t channels_of(int64_t channels, const Parts& parts, int64_t groups) {
+  return groups > 1 || parts.terms > 0 ? channels : padded(channels);
 }
 
 at::Tensor weight_rows(const at::Tensor& weight, int64_t channels) {
@@ -181,9 +178,9 @@ at::Tensor weight_rows(const at::Tensor& weight, const std::array<Phase, kAxes>&
   return with_zeros(part.reshape(sizes).permute(order), channels);
 }
 
-Factor positions_of(const at::Tensor& images, int64_t channels, bool second, const Window& window) {
+Factor positions_of(const at::Tensor& images, int64_t channels, bool second, const Parts& parts) {
   at::Tensor last = channels_last(images, channels);
-  const int terms = window.rounded_terms;
+  const int terms = parts.terms;
   // The second operand has windows, which find its positions.
   if (second && terms == 0) return {last};
   last = last.movedim(1, -1).contiguous();

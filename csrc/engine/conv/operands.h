@@ -19,8 +19,12 @@ namespace ocl::conv {
 inline constexpr int64_t kChunk = gemm::kChunk;
 inline int64_t padded(int64_t channels) { return ceil_div(channels, kChunk) * kChunk; }
 
-/// Factors of single precision become what the window allows, or three numbers in planes.
-enum class Factors : uint8_t { as_allowed, in_planes };
+/// What each element of single precision becomes: 1 or 3 terms in bfloat16, or three parts in
+/// planes. It stays what it is by default.
+struct Parts {
+  int terms = 0;
+  bool planes = false;
+};
 
 /// An operand, and the bytes from each of its planes to the next; 0 without planes.
 struct Factor {
@@ -29,11 +33,12 @@ struct Factor {
 };
 
 /// An image, or a gradient, with its channels innermost, of which those it doesn't have are zeros.
-Factor image_of(const at::Tensor& image, int64_t channels, Factors factors, const Window& window);
+Factor image_of(const at::Tensor& image, int64_t channels, const Parts& parts);
 /// The other operand, of contiguous rows.
-Factor rows_of(const at::Tensor& rows, Factors factors, const Window& window);
-/// The channels that an image has then: as they are in terms, which have zeros behind the last one.
-int64_t channels_of(int64_t channels, Factors factors, const Window& window);
+Factor rows_of(const at::Tensor& rows, const Parts& parts);
+/// The channels of each of the groups that an image has then: as they are in terms, which have
+/// zeros behind the last one.
+int64_t channels_of(int64_t channels, const Parts& parts, int64_t groups);
 
 /// All of a weight as [row][taps][channel], contiguous.
 at::Tensor weight_rows(const at::Tensor& weight, int64_t channels);
@@ -42,7 +47,7 @@ at::Tensor weight_rows(const at::Tensor& weight, const std::array<Phase, kAxes>&
                        int64_t groups, int64_t channels);
 
 /// Images [image][channel][...] as [image][...][channel], contiguous, for sums over positions: as
-/// terms of all of them, if the window allows fewer bits. `second`: the second operand's terms.
-Factor positions_of(const at::Tensor& images, int64_t channels, bool second, const Window& window);
+/// terms of all of them, if there are any. `second`: the second operand's terms.
+Factor positions_of(const at::Tensor& images, int64_t channels, bool second, const Parts& parts);
 
 }  // namespace ocl::conv

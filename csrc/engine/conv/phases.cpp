@@ -73,7 +73,8 @@ void run(Description& description) {
       description.bias.defined() ? description.bias.repeat({phases}) : at::Tensor();
   grid.insert(grid.begin() + 1, phases * channels);
   const at::Tensor result = at::empty(grid, in.options());
-  Description of_phases(Pass::forward, description.out.tensor, result, taps, addend, shared);
+  Description of_phases(Pass::forward, description.out.tensor, result, taps, addend, shared,
+                        description.precision);
   run_convolution(of_phases);
   // From [image][phases][channel][positions] to [image][channel][position, phase along each axis].
   at::DimVector shape{in.size(0)}, target{in.size(0), channels};

@@ -42,8 +42,8 @@ bool joins_images(const Operand& in, const Operand& out) {
 gemm::Description weight_product(const Description& description) {
   const Operand &in = description.in, &out = description.out, &weight = description.weight;
   gemm::Description d;
-  d.tf32 = description.window.tf32;
-  d.rounded_terms = description.window.rounded_terms;
+  d.tf32 = description.precision.tf32;
+  d.rounded_terms = description.precision.rounded_terms;
   d.m = weight.size[0];
   d.n = weight.size[1];
   d.k = in.size[0] * in.size[2] * in.size[3] * in.size[4];
@@ -60,8 +60,8 @@ gemm::Description position_product(const Description& description) {
   const int64_t positions = in.size[2] * in.size[3] * in.size[4];
   const int64_t in_position = position_stride(in), out_position = position_stride(out);
   gemm::Description d;
-  d.tf32 = description.window.tf32;
-  d.rounded_terms = description.window.rounded_terms;
+  d.tf32 = description.precision.tf32;
+  d.rounded_terms = description.precision.rounded_terms;
   d.k = in.size[1];
   const gemm::Operand weights{weight.data, weight.dtype, weight.stride[transposed ? 1 : 0],
                               weight.stride[transposed ? 0 : 1], 0};

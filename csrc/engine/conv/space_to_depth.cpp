@@ -8,6 +8,8 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 
+#include <utility>
+
 #include "engine/conv/description.h"
 #include "engine/conv/implicit_gemm.h"
 #include "engine/conv/operands.h"
@@ -63,7 +65,8 @@ const char* refuse(const Description& description) {
       chunks(channels * window.stride[kInner], folded) >= chunks(channels, window)) {
     return "channels are many enough";
   }
-  return refuse_windows(description.in.dtype, folded, description.pass == Pass::weight_gradient);
+  return refuse_windows(description, description.in.dtype, folded,
+                        description.pass == Pass::weight_gradient);
 }
 
 at::Tensor folded_input(const Description& description) {
@@ -84,9 +87,9 @@ void run_forward(Description& description) {
   }
   const Window window = folded_window(description.window);
   Description of_depth(Pass::forward, folded_input(description), description.out.tensor,
-                       folded(weight, line.stride), description.bias, window, description.epilogue);
+                       folded(weight, line.stride), description.bias, window, description.precision,
+                       std::exchange(description.epilogue, nullptr));
   run_convolution(of_depth);
-  description.epilogue_taken = of_depth.epilogue_taken;
 }
 
 void run_weight(const Description& description) {
@@ -97,7 +100,8 @@ void run_weight(const Description& description) {
   const at::Tensor columns = at::empty(sizes, target.options());
   const Window window = folded_window(description.window);
   Description of_depth(Pass::weight_gradient, folded_input(description), description.out.tensor,
-                       folded(columns, line.stride), description.bias, window);
+                       folded(columns, line.stride), description.bias, window,
+                       description.precision);
   run_convolution(of_depth);
   target.copy_(columns.narrow(-2, line.shift, target.size(-2)));
 }

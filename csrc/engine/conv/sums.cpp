@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/conv/contraction.h"
@@ -73,8 +74,11 @@ bool is_depthwise(const Operand& tensor, const Operand& weight, int64_t groups) 
 void sum_forward(Description& description) {
   const Operand &in = description.in, &out = description.out;
   const Window& w = description.window;
-  const bool last = description.epilogue != nullptr && description.epilogue->channels_last;
+  const MatrixEpilogue* const epilogue = std::exchange(description.epilogue, nullptr);
+  const bool last = epilogue != nullptr && epilogue->channels_last;
   const int64_t plane = out.size[2] * out.size[3] * out.size[4];
+  // Channels would be innermost in planes of one element, too.
+  const bool offered = epilogue != nullptr && (last || plane > 1);
   const Reach reach = reach_of_windows(out, w);
   Contraction sum = make_contraction(description);
   c10::DataPtr weight_copy;
@@ -108,19 +112,16 @@ void sum_forward(Description& description) {
     sum.b = weight.data;
     sum.bias = static_cast<const char*>(description.bias_data());
     sum.out = advance(out.data, out.dtype, image * out.stride[0]);
-    // Channels would be innermost in planes of one element, too.
-    sum.epilogue = last || plane > 1 ? description.epilogue : nullptr;
-    sum.epilogue_taken = false;
+    sum.epilogue = offered ? epilogue : nullptr;
     sum.position0 = image * plane;
     sum.plane = last ? 0 : plane;
     sum.all = out.size[1];
     run_sum(sum);
-    if (description.epilogue == nullptr || sum.epilogue_taken) continue;
+    const bool taken = offered && sum.epilogue == nullptr;
+    if (epilogue == nullptr || taken) continue;
     const int64_t rows = last ? plane : out.size[1];
-    apply(*description.epilogue, sum.out, out.dtype, image * rows, images * rows,
-          last ? out.size[1] : plane);
+    apply(*epilogue, sum.out, out.dtype, image * rows, images * rows, last ? out.size[1] : plane);
   }
-  description.epilogue_taken = description.epilogue != nullptr;
 }
 
 void sum_input_gradient(const Description& description) {

@@ -1,5 +1,7 @@
 // Few output channels with channels last: the kernels for them have positions side by side in
 // work-items or lanes, so that what they read is copied to planes.
+#include <utility>
+
 #include "engine/conv/description.h"
 
 namespace ocl::conv {
@@ -25,9 +27,8 @@ void run(Description& description) {
   Description planes(description.pass, description.transposed() ? description.in.tensor : copy,
                      description.transposed() ? copy : description.out.tensor,
                      description.weight.tensor, description.bias, description.window,
-                     description.epilogue);
+                     description.precision, std::exchange(description.epilogue, nullptr));
   run_convolution(planes);
-  description.epilogue_taken = planes.epilogue_taken;
 }
 
 }  // namespace

@@ -10,8 +10,6 @@ namespace ocl::conv {
 struct Window {
   std::array<int64_t, 3> kernel{1, 1, 1}, stride{1, 1, 1}, pad{}, dilation{1, 1, 1};
   int64_t groups = 1;
-  bool tf32 = false;      // factors of single precision may be rounded to 11 bits
-  int rounded_terms = 0;  // as gemm::Description has them
 
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   /// Whether positions of the input and of the output are the same, and channels all meet.

@@ -31,12 +31,13 @@ conv::Window window_of(const at::Tensor& weight, at::IntArrayRef stride, at::Int
     window.dilation[to] = element(dilation, i);
   }
   window.groups = groups;
-  if (weight.scalar_type() == at::kFloat) {
-    const Float32Precision precision = allowed_precision(Float32Use::conv);
-    window.tf32 = precision == Float32Precision::tf32;
-    window.rounded_terms = rounded_terms(precision);
-  }
   return window;
+}
+
+conv::Precision precision_of(at::ScalarType dtype) {
+  if (dtype != at::kFloat) return {};
+  const Float32Precision allowed = allowed_precision(Float32Use::conv);
+  return {allowed == Float32Precision::tf32, rounded_terms(allowed)};
 }
 
 /// Upstream's convolution has seen to this, where it calls these functions.
@@ -92,7 +93,8 @@ void run_convolution_with_epilogue(const at::Tensor& input, const at::Tensor& we
     result = at::empty(sizes, input.options());
   }
   conv::forward(result, input, weight, bias.defined() ? bias.contiguous() : bias,
-                window_of(weight, stride, padding, dilation, groups), &epilogue);
+                window_of(weight, stride, padding, dilation, groups),
+                precision_of(weight.scalar_type()), &epilogue);
 }
 
 at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& weight,
@@ -137,10 +139,11 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   const at::Tensor result =
       at::empty(sizes, input.options().memory_format(convolution_format(input, weight)));
   const conv::Window window = window_of(weight, stride, padding, dilation, groups);
+  const conv::Precision precision = precision_of(weight.scalar_type());
   if (transposed) {
-    conv::input_gradient(result, input, weight, addend, window);
+    conv::input_gradient(result, input, weight, addend, window, precision);
   } else {
-    conv::forward(result, input, weight, addend, window);
+    conv::forward(result, input, weight, addend, window, precision);
   }
   return result;
 }
@@ -153,22 +156,23 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
   check_same_dtype(grad_output, input.scalar_type());
   check_window(weight, stride, groups);
   const conv::Window window = window_of(weight, stride, padding, dilation, groups);
+  const conv::Precision precision = precision_of(weight.scalar_type());
   const at::MemoryFormat format = convolution_format(input, weight);
   at::Tensor grad_input, grad_weight, grad_bias;
   if (output_mask[0]) {
     grad_input = at::empty(input.sizes(), input.options().memory_format(format));
     if (transposed) {
-      conv::forward(grad_input, grad_output, weight, {}, window);
+      conv::forward(grad_input, grad_output, weight, {}, window, precision);
     } else {
-      conv::input_gradient(grad_input, grad_output, weight, {}, window);
+      conv::input_gradient(grad_input, grad_output, weight, {}, window, precision);
     }
   }
   if (output_mask[1]) {
     grad_weight = at::empty(weight.sizes(), weight.options().memory_format(format));
     if (transposed) {
-      conv::weight_gradient(grad_weight, grad_output, input, window);
+      conv::weight_gradient(grad_weight, grad_output, input, window, precision);
     } else {
-      conv::weight_gradient(grad_weight, input, grad_output, window);
+      conv::weight_gradient(grad_weight, input, grad_output, window, precision);
     }
   }
   if (output_mask[2]) {
