@@ -31,15 +31,4 @@ Description::Description(Pass pass, const at::Tensor& in, const at::Tensor& out,
       precision(precision),
       epilogue(epilogue) {}
 
-bool lie_side_by_side(const Description& description) {
-  const Window& w = description.window;
-  for (size_t axis = 0; axis < kAxes; ++axis) {
-    if (w.kernel[axis] != w.stride[axis] || w.pad[axis] != 0) return false;
-    if (w.kernel[axis] > 1 && w.dilation[axis] != 1) return false;
-    if (description.in.size[2 + axis] != description.out.size[2 + axis] * w.stride[axis])
-      return false;
-  }
-  return w.groups == 1;
-}
-
 }  // namespace ocl::conv

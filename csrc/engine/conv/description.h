@@ -85,9 +85,6 @@ inline constexpr int64_t kNarrowColumns = 4;
 /// Planes of fewer elements fill too little of a matrix product's tiles.
 inline constexpr int64_t kLeastPlane = 128;
 
-/// Whether windows of the input gradient lie side by side and cover it.
-bool lie_side_by_side(const Description& description);
-
 inline char* advance(char* data, c10::ScalarType dtype, int64_t elements) {
   return data + elements * static_cast<int64_t>(c10::elementSize(dtype));
 }

@@ -29,8 +29,8 @@ constexpr const Implementation* kInputGradientOnCpu[] = {&depthwise_lanes,
                                                          &to_planes,
                                                          &sums};
 constexpr const Implementation* kInputGradientOnGpu[] = {
-    &bfloat16_parts, &bfloat16_planes, &implicit_gemm,    &to_planes,
-    &product,        &phases,          &depthwise_direct, &sums};
+    &bfloat16_parts, &bfloat16_planes, &implicit_gemm,    &to_planes, &product,
+    &side_by_side,   &phases,          &depthwise_direct, &sums};
 
 constexpr const Implementation* kWeightGradientOnCpu[] = {&depthwise_lanes, &depthwise_transposed,
                                                           &depthwise_planes, &product, &sums};

@@ -251,30 +251,19 @@ void run_input_gradient(const Description& description, const Parts& parts) {
   const at::Tensor result = result_for(in);
   // Elements that no window covers are in `in` already.
   if (!result.is_same(in) && !covers_all(window)) result.copy_(in);
-  std::array<int64_t, 3> phases{};
-  for (size_t axis = 0; axis < kAxes; ++axis) {
-    phases[axis] = std::min(window.stride[axis], description.in.size[2 + axis]);
-  }
-  for (int64_t number = 0; number < phases[0] * phases[1] * phases[2]; ++number) {
-    const std::array<int64_t, 3> at{number / (phases[1] * phases[2]),
-                                    number / phases[2] % phases[1], number % phases[2]};
-    std::array<Phase, kAxes> part;
+  for_each_phase(window, description.in, [&](const PhasePlace& at) {
     gemm::Windows windows;
     windows.side = gemm::Windows::a;
-    int64_t taps = 1;
     at::Tensor places = result;
     for (size_t axis = 0; axis < kAxes; ++axis) {
-      const Phase& phase = part[axis] =
-          phase_of(window, static_cast<int>(axis), at[axis], description.in.size[2 + axis]);
+      const Phase& phase = at.along[axis];
       windows.set_axis(axis, {phase.elements, 1, phase.origin, phase.count, -phase.back});
-      taps *= phase.count;
       const auto d = static_cast<int64_t>(axis) - kAxes + axes;
-      if (d >= 0) places = places.slice(2 + d, at[axis], std::nullopt, window.stride[axis]);
+      if (d >= 0) places = places.slice(2 + d, at.place[axis], std::nullopt, window.stride[axis]);
     }
-    if (taps == 0) continue;
-    const Factor rows = rows_of(weight_rows(weight, part, groups, channels), parts);
+    const Factor rows = rows_of(weight_rows(weight, at.along, groups, channels), parts);
     multiply(description, windows, Operand(places), image, rows, parts);
-  }
+  });
   deliver(result, in);
 }
 

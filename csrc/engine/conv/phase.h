@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 
@@ -31,6 +33,29 @@ inline Phase phase_of(const Window& w, int axis, int64_t phase, int64_t size) {
     break;
   }
   return result;
+}
+
+/// A place between the strides, and the parts of windows that meet it along each axis.
+struct PhasePlace {
+  std::array<int64_t, kAxes> place;
+  std::array<Phase, kAxes> along;
+};
+
+/// Calls take(const PhasePlace&) for the places of an input of those sizes that any window meets,
+/// the last axis' fastest. The elements there are a sum each, which no other place has a part in.
+template <class Take>
+void for_each_phase(const Window& w, const Operand& in, const Take& take) {
+  PhasePlace at{};
+  const auto go = [&](const auto& self, size_t axis) -> void {
+    if (axis == kAxes) return take(at);
+    const int64_t size = in.size[2 + axis];
+    for (int64_t phase = 0; phase < std::min(w.stride[axis], size); ++phase) {
+      at.place[axis] = phase;
+      at.along[axis] = phase_of(w, static_cast<int>(axis), phase, size);
+      if (at.along[axis].count > 0) self(self, axis + 1);
+    }
+  };
+  go(go, 0);
 }
 
 /// Whether every element of an input could be covered by some window.

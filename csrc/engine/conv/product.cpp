@@ -1,11 +1,5 @@
-// Convolutions that are one matrix product. On GPUs windows of one element are one as they stand,
-// and gradients of inputs with windows side by side are one whose elements then take their places.
-// On CPUs gradients of weights are, with windows of one element and channels last.
-#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/ops/add.h>
-#include <ATen/ops/bmm.h>
-#include <ATen/ops/mm.h>
-
+// Convolutions with windows of one element that are one matrix product as they stand: on GPUs all
+// but gradients of weights, on CPUs gradients of weights with channels last.
 #include <optional>
 
 #include "engine/conv/description.h"
@@ -88,64 +82,7 @@ gemm::Description position_product(const Description& description) {
   return d;
 }
 
-/// Why the product of every element of windows doesn't make the gradient.
-const char* refuse_side_by_side(const Description& description) {
-  if (description.device.is_cpu()) return "the convolutions of CPUs store results in their places";
-  if (!c10::isFloatingType(description.in.dtype)) return "the dtype is no floating one";
-  if (description.bias.defined() && c10::elementSize(description.in.dtype) < 4) {
-    return "half types would be rounded before the bias is added";
-  }
-  return nullptr;
-}
-
-/// Windows that lie side by side: one product with every element of the windows, whose elements
-/// then take their places.
-void run_side_by_side(const Description& description) {
-  const at::Tensor &in = description.in.tensor, &out = description.out.tensor,
-                   &weight = description.weight.tensor;
-  const int64_t axes = weight.dim() - 2, taps = description.window.taps();
-  const int64_t positions = out.numel() / (out.size(0) * out.size(1));
-  const int64_t images = out.size(0), channels = out.size(1), columns = weight.size(1);
-  const bool last = in.stride(1) == 1 && columns > 1;
-  // The product's dimensions in the order of `in`: image, channel, then positions and taps by
-  // turns.
-  at::DimVector shape, order{0};
-  at::Tensor product;
-  if (last) {
-    const at::Tensor rows = out.movedim(1, -1).reshape({images * positions, channels});
-    product = at::mm(rows, weight.movedim(1, -1).reshape({channels, taps * columns}));
-    shape.push_back(images);
-    for (int64_t i = 0; i < axes; ++i) shape.push_back(out.size(2 + i));
-    for (int64_t i = 0; i < axes; ++i) shape.push_back(weight.size(2 + i));
-    shape.push_back(columns);
-    order.push_back(1 + 2 * axes);
-    for (int64_t i = 0; i < axes; ++i) order.append({1 + i, 1 + axes + i});
-  } else {
-    const at::Tensor taken = weight.reshape({channels, columns * taps}).t();
-    product = at::bmm(taken.expand({images, columns * taps, channels}),
-                      out.reshape({images, channels, positions}));
-    shape.append({images, columns});
-    for (int64_t i = 0; i < axes; ++i) shape.push_back(weight.size(2 + i));
-    for (int64_t i = 0; i < axes; ++i) shape.push_back(out.size(2 + i));
-    order.push_back(1);
-    for (int64_t i = 0; i < axes; ++i) order.append({2 + axes + i, 2 + i});
-  }
-  const at::Tensor places = product.view(shape).permute(order);
-  const at::Tensor whole = in.view(places.sizes());
-  if (description.bias.defined()) {
-    at::DimVector along(static_cast<size_t>(places.dim()), 1);
-    along[1] = columns;
-    at::Tensor result = whole;
-    at::add_out(result, places, description.bias.view(along));
-  } else {
-    whole.copy_(places);
-  }
-}
-
 const char* refuse(const Description& description) {
-  if (description.transposed() && description.window.taps() > 1 && lie_side_by_side(description)) {
-    return refuse_side_by_side(description);
-  }
   if (!description.window.has_single_elements())
     return "windows have several elements, or lie apart";
   if (position_stride(description.out) == 0 || position_stride(description.in) == 0) {
@@ -167,7 +104,6 @@ const char* refuse(const Description& description) {
 }
 
 void run(Description& description) {
-  if (description.window.taps() > 1) return run_side_by_side(description);
   const gemm::Description product = description.pass == Pass::weight_gradient
                                         ? weight_product(description)
                                         : position_product(description);

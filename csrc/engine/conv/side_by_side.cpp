@@ -1,4 +1,10 @@
-// Transposed convolutions on CPUs whose windows lie side by side (kernels/conv/packed.cl).
+// Transposed convolutions whose windows lie side by side. On CPUs a line of windows is a sum
+// (kernels/conv/packed.cl), on GPUs all of them are one matrix product.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ops/add.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/mm.h>
+
 #include <algorithm>
 
 #include "engine/conv/contraction.h"
@@ -8,6 +14,18 @@
 namespace ocl::conv {
 
 namespace {
+
+/// Whether windows of the input gradient lie side by side and cover it.
+bool lie_side_by_side(const Description& description) {
+  const Window& w = description.window;
+  for (size_t axis = 0; axis < kAxes; ++axis) {
+    if (w.kernel[axis] != w.stride[axis] || w.pad[axis] != 0) return false;
+    if (w.kernel[axis] > 1 && w.dilation[axis] != 1) return false;
+    if (description.in.size[2 + axis] != description.out.size[2 + axis] * w.stride[axis])
+      return false;
+  }
+  return w.groups == 1;
+}
 
 /// The sum but for its rows, k and places.
 Contraction contraction_of(const Description& description) {
@@ -28,12 +46,10 @@ Contraction contraction_of(const Description& description) {
   return c;
 }
 
-const char* refuse(const Description& description) {
-  if (description.pass != Pass::input_gradient) return "it serves gradients of inputs alone";
+const char* refuse_on_cpu(const Description& description) {
   const Operand &in = description.in, &weight = description.weight;
   const int64_t channels = weight.size[1];
   if (description.window.kernel[2] == 1) return "windows have one element across";
-  if (!lie_side_by_side(description)) return "windows overlap or lie apart";
   // (element of a line, channel) is one dimension of both.
   if (in.stride[1] != 1 || in.stride[4] != channels) return "channels aren't last";
   if (weight.stride[4] != channels * weight.stride[1]) return "the weight's channels aren't last";
@@ -43,7 +59,7 @@ const char* refuse(const Description& description) {
   return nullptr;
 }
 
-void run(Description& description) {
+void run_on_cpu(const Description& description) {
   const Operand &in = description.in, &out = description.out, &weight = description.weight;
   const Window& w = description.window;
   Contraction c = contraction_of(description);
@@ -67,6 +83,69 @@ void run(Description& description) {
       run_packed(c);
     }
   }
+}
+
+const char* refuse_on_gpu(const Description& description) {
+  if (!c10::isFloatingType(description.in.dtype)) return "the dtype is no floating one";
+  if (description.bias.defined() && c10::elementSize(description.in.dtype) < 4) {
+    return "half types would be rounded before the bias is added";
+  }
+  return nullptr;
+}
+
+/// One product with every element of the windows, whose elements then take their places.
+void run_on_gpu(const Description& description) {
+  const at::Tensor &in = description.in.tensor, &out = description.out.tensor,
+                   &weight = description.weight.tensor;
+  const int64_t axes = weight.dim() - 2, taps = description.window.taps();
+  const int64_t positions = out.numel() / (out.size(0) * out.size(1));
+  const int64_t images = out.size(0), channels = out.size(1), columns = weight.size(1);
+  const bool last = in.stride(1) == 1 && columns > 1;
+  // The product's dimensions in the order of `in`: image, channel, then positions and taps by
+  // turns.
+  at::DimVector shape, order{0};
+  at::Tensor product;
+  if (last) {
+    const at::Tensor rows = out.movedim(1, -1).reshape({images * positions, channels});
+    product = at::mm(rows, weight.movedim(1, -1).reshape({channels, taps * columns}));
+    shape.push_back(images);
+    for (int64_t i = 0; i < axes; ++i) shape.push_back(out.size(2 + i));
+    for (int64_t i = 0; i < axes; ++i) shape.push_back(weight.size(2 + i));
+    shape.push_back(columns);
+    order.push_back(1 + 2 * axes);
+    for (int64_t i = 0; i < axes; ++i) order.append({1 + i, 1 + axes + i});
+  } else {
+    const at::Tensor taken = weight.reshape({channels, columns * taps}).t();
+    product = at::bmm(taken.expand({images, columns * taps, channels}),
+                      out.reshape({images, channels, positions}));
+    shape.append({images, columns});
+    for (int64_t i = 0; i < axes; ++i) shape.push_back(weight.size(2 + i));
+    for (int64_t i = 0; i < axes; ++i) shape.push_back(out.size(2 + i));
+    order.push_back(1);
+    for (int64_t i = 0; i < axes; ++i) order.append({2 + axes + i, 2 + i});
+  }
+  const at::Tensor places = product.view(shape).permute(order);
+  const at::Tensor whole = in.view(places.sizes());
+  if (description.bias.defined()) {
+    at::DimVector along(static_cast<size_t>(places.dim()), 1);
+    along[1] = columns;
+    at::Tensor result = whole;
+    at::add_out(result, places, description.bias.view(along));
+  } else {
+    whole.copy_(places);
+  }
+}
+
+const char* refuse(const Description& description) {
+  if (description.pass != Pass::input_gradient) return "it serves gradients of inputs alone";
+  if (description.window.taps() == 1) return "windows have one element";
+  if (!lie_side_by_side(description)) return "windows overlap or lie apart";
+  return description.device.is_cpu() ? refuse_on_cpu(description) : refuse_on_gpu(description);
+}
+
+void run(Description& description) {
+  if (description.device.is_cpu()) return run_on_cpu(description);
+  run_on_gpu(description);
 }
 
 }  // namespace

@@ -3,10 +3,8 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "engine/conv/contraction.h"
 #include "engine/conv/description.h"
@@ -124,21 +122,23 @@ void sum_forward(Description& description) {
   }
 }
 
-void sum_input_gradient(const Description& description) {
-  const Operand &in = description.in, &out = description.out;
-  const Window& w = description.window;
-  // Per axis: the window's parts, and the coordinates of `out` they touch.
-  std::array<std::vector<Phase>, kAxes> phases;
+/// The coordinates of the output that the gradient of its input touches.
+Reach reach_of_phases(const Operand& in, const Window& w) {
   Reach reach;
-  for (int axis = 0; axis < kAxes; ++axis) {
-    for (int64_t phase = 0; phase < std::min(w.stride[axis], in.size[2 + axis]); ++phase) {
-      const Phase p = phase_of(w, axis, phase, in.size[2 + axis]);
-      phases[axis].push_back(p);
-      if (p.count == 0) continue;
+  for_each_phase(w, in, [&](const PhasePlace& at) {
+    for (size_t axis = 0; axis < kAxes; ++axis) {
+      const Phase& p = at.along[axis];
       reach.low[axis] = std::min(reach.low[axis], p.origin - (p.count - 1) * p.back);
       reach.high[axis] = std::max(reach.high[axis], p.origin + p.elements - 1);
     }
-  }
+  });
+  return reach;
+}
+
+void sum_input_gradient(const Description& description) {
+  const Operand &in = description.in, &out = description.out;
+  const Window& w = description.window;
+  const Reach reach = reach_of_phases(in, w);
   Contraction sum = make_contraction(description);
   c10::DataPtr weight_copy;
   const Operand weight = sum.device.is_cpu() && is_depthwise(out, description.weight, w.groups)
@@ -159,38 +159,28 @@ void sum_input_gradient(const Description& description) {
     sum.b_group = channels * weight.stride[0];
     sum.out_group = sum.columns * in.stride[1];
     sum.bias = static_cast<const char*>(description.bias_data());
-    const int64_t parts = static_cast<int64_t>(phases[0].size() * phases[1].size()) *
-                          static_cast<int64_t>(phases[2].size());
-    for (int64_t part = 0; part < parts; ++part) {
-      std::array<int64_t, kAxes> phase{};
-      int64_t rest = part;
-      for (int axis = kAxes - 1; axis >= 0; --axis) {
-        const auto count = static_cast<int64_t>(phases[axis].size());
-        phase[axis] = rest % count;
-        rest /= count;
-      }
-      const auto of = [&](int axis) -> const Phase& { return phases[axis][phase[axis]]; };
+    for_each_phase(w, in, [&](const PhasePlace& at) {
       sum.rows = sum.k = {};
       sum.rows.add(images, a[0], in.stride[0]);
-      int64_t a_first = 0, b_first = 0, out_first = image * in.stride[0], taps = 1;
+      int64_t a_first = 0, b_first = 0, out_first = image * in.stride[0];
       for (int i = 0; i < kAxes; ++i) {
-        sum.rows.add(of(i).elements, a[2 + i], w.stride[i] * in.stride[2 + i]);
-        a_first += of(i).origin * a[2 + i];
-        b_first += of(i).first * weight.stride[2 + i];
-        out_first += phase[i] * in.stride[2 + i];
-        taps *= of(i).count;
+        const Phase& phase = at.along[i];
+        sum.rows.add(phase.elements, a[2 + i], w.stride[i] * in.stride[2 + i]);
+        a_first += phase.origin * a[2 + i];
+        b_first += phase.first * weight.stride[2 + i];
+        out_first += at.place[i] * in.stride[2 + i];
       }
-      if (taps == 0) continue;
       add_in_order(
           source, [&] { sum.k.add(channels, a[1], weight.stride[0]); },
           [&](int i) {
-            sum.k.add(of(i).count, -of(i).back * a[2 + i], of(i).step * weight.stride[2 + i]);
+            const Phase& phase = at.along[i];
+            sum.k.add(phase.count, -phase.back * a[2 + i], phase.step * weight.stride[2 + i]);
           });
       sum.a = source.data + a_first * static_cast<int64_t>(c10::elementSize(sum.compute));
       sum.b = advance(weight.data, weight.dtype, b_first);
       sum.out = advance(in.data, in.dtype, out_first);
       run_sum(sum);
-    }
+    });
   }
 }
 

@@ -19,7 +19,8 @@ const char* refuse(const Description& description) {
   if (description.result().size[1] > (cpu ? kNarrowColumns : kFewColumns))
     return "channels are many";
   if (description.window.taps() == 1) return cpu ? "windows have one element" : nullptr;
-  return product.refuse(description) == nullptr ? "a product takes windows side by side" : nullptr;
+  const bool one_product = !cpu && side_by_side.refuse(description) == nullptr;
+  return one_product ? "a product takes windows side by side" : nullptr;
 }
 
 void run(Description& description) {
