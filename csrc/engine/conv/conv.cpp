@@ -1,6 +1,10 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/conv/conv.h"
 
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
 #include "engine/conv/description.h"
 #include "engine/conv/phase.h"
 
@@ -19,11 +23,9 @@ void fill_channels(const at::Tensor& tensor, const at::Tensor& bias) {
   tensor.copy_(bias.reshape(shape));
 }
 
-}  // namespace
-
-void forward(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
-             const at::Tensor& bias, const Window& window, const Precision& precision,
-             const MatrixEpilogue* epilogue) {
+void run_forward(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
+                 const at::Tensor& bias, const Window& window, const Precision& precision,
+                 const MatrixEpilogue* epilogue) {
   if (out.numel() == 0) return;
   if (weight.numel() == 0) {
     fill_channels(out, bias);
@@ -32,6 +34,27 @@ void forward(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weig
   }
   Description description(Pass::forward, in, out, weight, bias, window, precision, epilogue);
   run_convolution(description);
+}
+
+}  // namespace
+
+void forward(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
+             const at::Tensor& bias, const Window& window, const Precision& precision) {
+  run_forward(out, in, weight, bias, window, precision, nullptr);
+}
+
+void forward_into(const MatrixEpilogue& epilogue, at::IntArrayRef sizes, const at::Tensor& in,
+                  const at::Tensor& weight, const at::Tensor& bias, const Window& window,
+                  const Precision& precision) {
+  at::Tensor result;
+  if (epilogue.channels_last) {
+    at::DimVector last(sizes);
+    std::rotate(last.begin() + 1, last.begin() + 2, last.end());
+    result = at::empty(last, in.options()).movedim(-1, 1);
+  } else {
+    result = at::empty(sizes, in.options());
+  }
+  run_forward(result, in, weight, bias, window, precision, &epilogue);
 }
 
 void input_gradient(const at::Tensor& in, const at::Tensor& out, const at::Tensor& weight,

@@ -20,12 +20,27 @@ namespace ocl::conv {
 ///
 /// The first implementation in implementations.cpp that does not refuse runs.
 /// TORCH_OCL_VERBOSE=dispatch prints the reasons, TORCH_OCL_CONVOLUTION=<name> asks for one.
-///
-/// An epilogue sees each element. out's memory is as for others, and may be written or not: kernels
-/// that have no place for an epilogue store there, and another applies it.
+void forward(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
+             const at::Tensor& bias, const Window& window, const Precision& precision);
+
+/// forward() of a result of those sizes, whose elements the epilogue sees. Kernels that have no
+/// place for an epilogue store to memory of their own, and another applies it.
+void forward_into(const MatrixEpilogue& epilogue, at::IntArrayRef sizes, const at::Tensor& in,
+                  const at::Tensor& weight, const at::Tensor& bias, const Window& window,
+                  const Precision& precision);
+
+/// Makes relu(it + alpha * addend) of each element. The addend lies as the result does; it may be
+/// undefined.
+struct Relu {
+  at::Tensor addend;
+  double alpha = 1;
+  bool channels_last = false;  // the result
+};
+
+/// forward(), and then that. out is dense.
 void forward(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight,
              const at::Tensor& bias, const Window& window, const Precision& precision,
-             const MatrixEpilogue* epilogue = nullptr);
+             const Relu& relu);
 
 /// `in` = the gradient of forward()'s input (or a transposed convolution, which is the same), plus
 /// `bias`, one number for each channel of `in`.

@@ -8,75 +8,28 @@
 
 #include "engine/conv/conv.h"
 #include "ops/DtypeChecks.h"
+#include "ops/convolution/ConvolutionChecks.h"
 #include "ops/convolution/ConvolutionEpilogue.h"
 #include "ops/convolution_backward_overrideable.h"
 #include "ops/convolution_overrideable.h"
-#include "ops/linalg/Float32Precision.h"
 
 namespace ocl::native {
 
 namespace {
 
-int64_t element(at::IntArrayRef list, size_t i) { return list.size() == 1 ? list[0] : list[i]; }
-
-conv::Window window_of(const at::Tensor& weight, at::IntArrayRef stride, at::IntArrayRef padding,
-                       at::IntArrayRef dilation, int64_t groups) {
-  conv::Window window;
-  const auto axes = static_cast<size_t>(weight.dim() - 2);
-  for (size_t i = 0; i < axes; ++i) {
-    const size_t to = i + 3 - axes;
-    window.kernel[to] = weight.size(static_cast<int64_t>(i) + 2);
-    window.stride[to] = element(stride, i);
-    window.pad[to] = element(padding, i);
-    window.dilation[to] = element(dilation, i);
-  }
-  window.groups = groups;
-  return window;
-}
-
-conv::Precision precision_of(at::ScalarType dtype) {
-  if (dtype != at::kFloat) return {};
-  const Float32Precision allowed = allowed_precision(Float32Use::conv);
-  return {allowed == Float32Precision::tf32, rounded_terms(allowed)};
-}
-
-/// Upstream's convolution has seen to this, where it calls these functions.
-void check_window(const at::Tensor& weight, at::IntArrayRef stride, int64_t groups) {
-  TORCH_CHECK(std::all_of(stride.begin(), stride.end(), [](int64_t s) { return s > 0; }),
-              "non-positive stride is not supported");
-  TORCH_CHECK(groups > 0, "expected groups to be greater than 0, but got groups=", groups);
-  TORCH_CHECK(weight.size(0) % groups == 0, "expected weight to be divisible by ", groups,
-              " at dimension 0, but got sizes ", weight.sizes());
-}
-
-/// Upstream leaves this to its kernels for the CPU.
-void check_weight(const at::Tensor& weight, bool transposed) {
-  const at::IntArrayRef window = weight.sizes().slice(2);
-  TORCH_CHECK(std::all_of(window.begin(), window.end(), [](int64_t size) { return size > 0; }),
-              "kernel size should be greater than zero, but got: ", window);
-  TORCH_CHECK(!transposed || weight.size(1) > 0,
-              "non-empty weight tensor expected, but got: ", weight.sizes());
-}
-
-/// Upstream leaves this to them, too.
+/// Upstream leaves this to its kernels for the CPU, too.
 void check_output_padding(int64_t axes, at::IntArrayRef stride, at::IntArrayRef dilation,
                           at::IntArrayRef output_padding) {
   for (size_t i = 0; i < static_cast<size_t>(axes); ++i) {
-    const int64_t most = std::max(element(stride, i), element(dilation, i));
-    TORCH_CHECK(element(output_padding, i) < most,
+    const int64_t most = std::max(of_axis(stride, i), of_axis(dilation, i));
+    TORCH_CHECK(of_axis(output_padding, i) < most,
                 "output padding must be smaller than either stride or dilation, but got ",
-                element(output_padding, i), " in dimension ", i + 2, ", of stride ",
-                element(stride, i), " and dilation ", element(dilation, i));
+                of_axis(output_padding, i), " in dimension ", i + 2, ", of stride ",
+                of_axis(stride, i), " and dilation ", of_axis(dilation, i));
   }
 }
 
 }  // namespace
-
-at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
-  const at::MemoryFormat own = input.suggest_memory_format();
-  if (own != at::MemoryFormat::Contiguous) return own;
-  return input.dim() == weight.dim() ? weight.suggest_memory_format() : own;
-}
 
 void run_convolution_with_epilogue(const at::Tensor& input, const at::Tensor& weight,
                                    const at::Tensor& bias, at::IntArrayRef stride,
@@ -84,17 +37,9 @@ void run_convolution_with_epilogue(const at::Tensor& input, const at::Tensor& we
                                    int64_t groups, const conv::MatrixEpilogue& epilogue) {
   const at::DimVector sizes(
       at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation));
-  at::Tensor result;
-  if (epilogue.channels_last) {
-    at::DimVector last(sizes);
-    std::rotate(last.begin() + 1, last.begin() + 2, last.end());
-    result = at::empty(last, input.options()).movedim(-1, 1);
-  } else {
-    result = at::empty(sizes, input.options());
-  }
-  conv::forward(result, input, weight, bias.defined() ? bias.contiguous() : bias,
-                window_of(weight, stride, padding, dilation, groups),
-                precision_of(weight.scalar_type()), &epilogue);
+  conv::forward_into(epilogue, sizes, input, weight, bias.defined() ? bias.contiguous() : bias,
+                     window_of(weight, stride, padding, dilation, groups),
+                     precision_of(weight.scalar_type()));
 }
 
 at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& weight,
@@ -105,8 +50,7 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   check_same_dtype(weight, input.scalar_type());
   check_window(weight, stride, groups);
   check_weight(weight, transposed);
-  TORCH_CHECK(std::all_of(dilation.begin(), dilation.end(), [](int64_t d) { return d > 0; }),
-              "non-positive dilation is not supported");
+  check_dilation(dilation);
   if (c10::isIntegralType(input.scalar_type(), /*includeBool=*/false) &&
       input.scalar_type() != at::kLong && !transposed) {
     // Sums modulo 2^64 are right in fewer bits. Transposed ones CPU torch has for int64 alone.

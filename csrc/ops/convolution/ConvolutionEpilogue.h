@@ -7,9 +7,6 @@
 
 namespace ocl::native {
 
-/// A result's: CPU torch's has the format of either operand that has one of its own.
-at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight);
-
 /// The convolution of tensors of one floating-point dtype with a batch and up to three spatial
 /// dimensions, whose elements the epilogue takes. bias may be undefined. Nothing that the epilogue
 /// writes is memory of the operands.
