@@ -13,6 +13,7 @@
 #include "engine/conv/description.h"
 #include "engine/conv/operands.h"
 #include "engine/conv/phase.h"
+#include "engine/gemm/bfloat16_parts.h"
 #include "engine/gemm/bfloat16_planes.h"
 #include "engine/gemm/gemm.h"
 #include "engine/gemm/windows.h"
@@ -83,12 +84,11 @@ const char* refuse_allowed(const Description& description) {
 }
 
 const char* refuse_parts(const Description& description) {
-  constexpr int64_t kLeastSize = 32;  // of fewer, a copy costs as much as several products
   if (description.precision.rounded_terms == 0)
     return "no single precision that may lose bits to bfloat16";
   if (description.window.groups > 1) return "there are groups";
   if (std::min(description.weight.size[0], description.weight.size[1] * description.window.taps()) <
-      kLeastSize) {
+      int64_t{gemm::kLeastOfParts}) {
     return "copies of the factors cost more than is won";
   }
   return refuse(description, c10::ScalarType::BFloat16, false);

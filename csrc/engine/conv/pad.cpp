@@ -6,6 +6,7 @@
 #include "engine/device_table.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
+#include "engine/lanes.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "runtime/stream.h"
@@ -25,7 +26,7 @@ void run_transposed_copy(Device& device, Queue& queue, const PaddedCopy& copy,
                          PadArguments& arguments) {
   static const KernelFamily family{"conv/pad.cl", "conv_pad_transposed"};
   const int64_t lines = copy.size[0] * copy.size[2] * copy.size[3];
-  const auto lanes = static_cast<int64_t>(64 / c10::elementSize(copy.dtype));
+  const auto lanes = static_cast<int64_t>(longest_lanes(copy.dtype));
   const int64_t per_item =
       std::max<int64_t>(item_elements(device) / (copy.size[1] * copy.size[4]), 1);
   arguments.rows = static_cast<uint32_t>(lines);
@@ -55,7 +56,7 @@ void run_padded_copy(const PaddedCopy& copy) {
     if (d < 4) rows *= copy.size[d];
   }
   const bool cpu = device.is_cpu();
-  const auto lanes = static_cast<int64_t>(64 / c10::elementSize(copy.dtype));
+  const auto lanes = static_cast<int64_t>(longest_lanes(copy.dtype));
   if (cpu && copy.stride[1] == 1 && copy.stride[4] != 1 && copy.source[1] >= lanes &&
       copy.size[1] == copy.source[1] && copy.source[4] >= lanes) {
     run_transposed_copy(device, queue, copy, arguments);
@@ -78,8 +79,7 @@ void run_padded_copy(const PaddedCopy& copy) {
   }
   const auto length = static_cast<size_t>(arguments.size[4]);
   arguments.rows = static_cast<uint32_t>(rows);
-  const int width =
-      cpu && copy.stride[4] == 1 ? static_cast<int>(64 / c10::elementSize(copy.dtype)) : 1;
+  const int width = cpu && copy.stride[4] == 1 ? static_cast<int>(longest_lanes(copy.dtype)) : 1;
   const int64_t per_item =
       cpu ? std::max<int64_t>(item_elements(device) / std::max<int64_t>(arguments.size[4], 1), 1)
           : std::clamp<int64_t>(

@@ -9,6 +9,7 @@
 
 #include "engine/conv/conv.h"
 #include "engine/dtype.h"
+#include "engine/lanes.h"
 #include "runtime/stream.h"
 
 namespace ocl::conv {
@@ -17,8 +18,8 @@ namespace {
 
 /// The most lanes of an epilogue's functions: torch_ocl/inductor/templates/convolutions.py.
 int lanes_of(at::ScalarType dtype, bool cpu) {
-  constexpr size_t kVectorBytes = 64, kGpuBytes = 16;
-  if (cpu) return static_cast<int>(kVectorBytes / c10::elementSize(at::toOpMathType(dtype)));
+  constexpr size_t kGpuBytes = 16;
+  if (cpu) return static_cast<int>(longest_lanes(at::toOpMathType(dtype)));
   const size_t bytes = c10::elementSize(dtype);
   return bytes <= 4 ? static_cast<int>(kGpuBytes / bytes) : 1;
 }

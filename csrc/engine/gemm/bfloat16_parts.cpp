@@ -18,13 +18,11 @@ namespace ocl::gemm {
 
 namespace {
 
-// m, n and k are not below. Copying a factor costs as much as several products.
-constexpr uint32_t kLeastSize = 32;
-
 const char* refuse(const Plan& plan) {
   if (plan.rounded_terms == 0) return "no single precision that may lose bits to bfloat16";
   const Arguments& p = plan.problem;
-  if (std::min({p.m, p.n, p.k}) < kLeastSize) return "copies of the factors cost more than is won";
+  if (std::min({p.m, p.n, p.k}) < kLeastOfParts)
+    return "copies of the factors cost more than is won";
   constexpr uint32_t kLongest = uint32_t{1} << 29;  // three times that is a number of 32 bits
   return p.k > kLongest ? "k is long" : nullptr;
 }

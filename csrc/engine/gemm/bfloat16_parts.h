@@ -7,6 +7,9 @@
 
 namespace ocl::gemm {
 
+/// m, n and k are not below: copying a factor costs as much as several products.
+constexpr uint32_t kLeastOfParts = 32;
+
 /// Element i of line l of matrix z: data[z * batch_stride + l * line_stride + i * stride].
 struct FloatLines {
   const char* data;

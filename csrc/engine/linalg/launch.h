@@ -9,6 +9,7 @@
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
+#include "engine/lanes.h"
 #include "engine/linalg/linalg.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
@@ -42,7 +43,7 @@ inline size_t group_of(const Device& device) {
 /// doesn't serve: GPUs, and columns whose elements aren't adjacent.
 inline size_t vector_lanes(const MatrixBatch& matrices) {
   if (matrices.row_stride != 1 || !current_queue(matrices.device).device().is_cpu()) return 1;
-  size_t lanes = 64 / c10::elementSize(c10::toRealValueType(matrices.dtype));
+  size_t lanes = longest_lanes(c10::toRealValueType(matrices.dtype));
   const int64_t parts = c10::isComplexType(matrices.dtype) ? 2 : 1;
   while (static_cast<int64_t>(lanes) > parts * matrices.rows) lanes /= 2;
   return lanes;

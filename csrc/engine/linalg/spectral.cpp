@@ -2,6 +2,7 @@
 // rotations applied to rows of the vectors at once.
 #include "engine/linalg/spectral.h"
 
+#include "engine/lanes.h"
 #include "engine/linalg/launch.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
@@ -151,7 +152,7 @@ class Spectral {
   /// another lane.
   size_t iteration_width(int64_t batch) const {
     const int64_t units = device_.properties().compute_units;
-    const size_t most = 64 / c10::elementSize(iterate_);
+    const size_t most = longest_lanes(iterate_);
     size_t width = 1;
     while (device_.is_cpu() && width < std::min<size_t>(most, 8) &&
            static_cast<int64_t>(width) * units < batch)
@@ -169,7 +170,7 @@ class Spectral {
         {{"C", tag(compute_)}, {"A", tag(dtype_)}, {"D", tag(iterate_)}, {"GROUP", group_}});
   }
   Kernel& columns_reduction(const KernelFamily& family) const {
-    const size_t lanes = 64 / c10::elementSize(c10::toRealValueType(compute_));
+    const size_t lanes = longest_lanes(c10::toRealValueType(compute_));
     return family.get(
         device_,
         {{"C", tag(compute_)}, {"A", tag(dtype_)}, {"D", tag(iterate_)}, {"LANES", lanes}});

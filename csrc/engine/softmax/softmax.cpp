@@ -11,6 +11,7 @@
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
 #include "engine/kernel_types.h"
+#include "engine/lanes.h"
 #include "engine/row_share.h"
 #include "engine/softmax/logsumexp.h"
 #include "opencl/ceil_div.h"
@@ -312,7 +313,7 @@ void run(const at::Tensor& in, const at::Tensor& grad, const at::Tensor& out, in
   plan.out = tag(out.scalar_type());
   plan.acc = tag(acc);
   plan.acc_bytes = static_cast<int64_t>(c10::elementSize(acc));
-  plan.width = static_cast<int>(device.is_cpu() ? 64 / c10::elementSize(acc)
+  plan.width = static_cast<int>(device.is_cpu() ? longest_lanes(acc)
                                 : inner == 1    ? gpu_row_width(length, in.element_size())
                                                 : 16 / c10::elementSize(acc));
   // A CPU reads its exponentials back from its cache; a GPU computes them again sooner.

@@ -10,6 +10,7 @@
 
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
+#include "engine/lanes.h"
 #include "engine/spatial/spatial.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"
@@ -53,7 +54,7 @@ Access access(const at::Tensor& out, const at::Tensor& in, const PoolWindow& win
   } else {
     for (const int32_t size : window.kernel) taps *= size;
   }
-  return {.channel_lanes = static_cast<int>(64 / c10::elementSize(accumulator(out.scalar_type()))),
+  return {.channel_lanes = static_cast<int>(longest_lanes(accumulator(out.scalar_type()))),
           .cost = static_cast<int>(std::clamp<int64_t>(taps, 1, 4096))};
 }
 
@@ -246,7 +247,7 @@ constexpr Pooling max_by_columns{
            {"INDEX", index_tag(acc)},
            {"ADAPTIVE", 1},
            {"WIDE", wide(plan.out, plan.in, plan.window)},
-           {"LANES", 64 / c10::elementSize(acc)},
+           {"LANES", longest_lanes(acc)},
            {"LINE", kLine}},
           {plan.to(), plan.from(), operand(*plan.indices, plan.window.axes)}, how,
           arguments_of(plan.window));
@@ -271,7 +272,7 @@ constexpr Pooling max_gradient_by_planes{
 constexpr Pooling max_gradient_by_channels{
     "channels",
     [](const Plan& plan) -> const char* {
-      const int lanes = static_cast<int>(64 / c10::elementSize(plan.out.scalar_type()));
+      const int lanes = static_cast<int>(longest_lanes(plan.out.scalar_type()));
       if (!sums_by_channels(plan.out, plan.window.axes, lanes)) {
         return "no CPU, channels that are not innermost, or few of them";
       }
@@ -287,7 +288,7 @@ constexpr Pooling max_gradient_by_channels{
       run(max_channels,
           {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}, {"ONLY", 4}},
           {planes, plan.from(), operand(*plan.indices, plan.window.axes)},
-          {.channel_lanes = static_cast<int>(64 / c10::elementSize(dtype)), .cost = kPlaneCost},
+          {.channel_lanes = static_cast<int>(longest_lanes(dtype)), .cost = kPlaneCost},
           with_plane(plan.window, to));
     }};
 constexpr Pooling max_gradient_by_windows{"windows", accept,

@@ -9,6 +9,7 @@
 
 #include "engine/dispatch.h"
 #include "engine/dtype.h"
+#include "engine/lanes.h"
 #include "engine/spatial/spatial.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"
@@ -63,7 +64,7 @@ void set_scales(Arguments& arguments, const ResampleScales& scales, const Operan
   }
 }
 
-int lanes(ScalarType acc) { return static_cast<int>(64 / c10::elementSize(acc)); }
+int lanes(ScalarType acc) { return static_cast<int>(longest_lanes(acc)); }
 
 template <class T>
 void run_nearest(const at::Tensor& out, const at::Tensor& in, const ResampleScales& scales,
