@@ -52,7 +52,7 @@ CHECK = ("-m", "torch_ocl", "check", "--device", "ocl:0", "--only", "lstm")
     [
         ("wrong", "WRONG"),
         pytest.param("crash", "CRASHES", marks=pytest.mark.slow),
-        ("hang", "HANGS"),
+        pytest.param("hang", "HANGS", marks=pytest.mark.slow),
     ],
 )
 def test_a_failing_kernel_is_left_out(run, tmp_path, fault, said):

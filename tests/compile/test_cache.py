@@ -58,6 +58,7 @@ def test_a_second_process_builds_nothing(run):
     assert run(TORCH_OCL_TUNE_AS=tuned_as)[1] == 0
 
 
+@pytest.mark.slow
 def test_the_cpp_wrapper_builds_as_much(run):
     """Each program once, by threads while the compiler is at work; a second process none."""
     built, _ = run()

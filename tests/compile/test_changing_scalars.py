@@ -12,6 +12,10 @@ from torch.nn import functional as F
 
 from torch_ocl.upstream.compile import float_guards
 
+#: By default shapes are static at first; other settings take the same way through the compiler.
+DYNAMIC = [None, pytest.param(True, marks=pytest.mark.slow)]
+ALL_DYNAMIC = [*DYNAMIC, pytest.param(False, marks=pytest.mark.slow)]
+
 FLOATS = (0.5, 0.75, 0.1, 0.9)
 
 #: Sizes of interpolate's results are not once or twice 6, where the CPU forgets the factor.
@@ -98,7 +102,7 @@ def check(function, values=FLOATS, **options):
             torch.testing.assert_close(a.cpu(), e, equal_nan=True)
 
 
-@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("dynamic", DYNAMIC)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_floats_that_change(name, dynamic):
     check(PROGRAMS[name], dynamic=dynamic)
@@ -122,14 +126,8 @@ def test_replayed(name):
     check(PROGRAMS[name], mode="reduce-overhead")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "where",
-        "lerp",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("clamp", "pow of a number")),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["where", "lerp", "clamp", "pow of a number"])
 def test_from_cpp(name):
     with torch._inductor.config.patch(cpp_wrapper=True):
         check(PROGRAMS[name])
@@ -183,7 +181,7 @@ SIGNED = {
 NAN, INFINITY = float("nan"), float("inf")
 
 
-@pytest.mark.parametrize("dynamic", [None, True, False])
+@pytest.mark.parametrize("dynamic", ALL_DYNAMIC)
 @pytest.mark.parametrize("name", SIGNED)
 def test_signs_of_zeros_and_what_no_symbol_is(name, dynamic):
     values = (-0.0, 0.0, -0.0, 2.0, 0.0, -0.0, NAN, 1.5, NAN, INFINITY, -INFINITY)
@@ -226,7 +224,7 @@ WITH_ALPHA = {
 }
 
 
-@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("dynamic", DYNAMIC)
 @pytest.mark.parametrize("name", WITH_ALPHA)
 def test_alpha_of_sums(name, dynamic):
     """Upstream's pass makes sums of tensors without their keywords."""

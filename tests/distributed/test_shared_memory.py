@@ -120,6 +120,7 @@ def put_off(rank):
     return ended[0], right
 
 
+@pytest.mark.slow
 def test_a_call_that_nobody_waits_for_ends_while_the_program_computes_on():
     for seconds, right in run(put_off):
         assert seconds < 10 and all(right), (seconds, right)

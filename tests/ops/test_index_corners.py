@@ -262,6 +262,7 @@ def test_more_indices_and_dimensions_than_kernels_take(dims, dtype):
             torch.ocl.synchronize()
 
 
+@pytest.mark.slow
 def test_nonzero_past_the_range_of_32_bits():
     n = 2**31 + 10
     x = torch.zeros(n, dtype=torch.bool, device="ocl")
