@@ -43,6 +43,11 @@ PROGRAMS = {
         from torch.nn.attention.flex_attention import flex_attention
         flex_attention(*[torch.ones(1, 1, 4, 8, device="ocl")] * 3)
     """,
+    "compile.tensor_types.change_builtins": """
+        kinds = lambda x: x + isinstance(x, torch.FloatTensor)
+        x = torch.ones(3, device="ocl")
+        assert torch.equal(torch.compile(kinds, backend="eager", fullgraph=True)(x), kinds(x))
+    """,
     "cross_entropy.install": """
         from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions as kind
         assert kind._resolve_auto_acc_dtype(torch.half, torch.device("ocl")) == torch.float32

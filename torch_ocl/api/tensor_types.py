@@ -35,11 +35,14 @@ class TensorType(type):
         return torch.empty(sizes, dtype=cls.dtype, device="ocl")
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return (
-            isinstance(instance, torch.Tensor)
-            and instance.device.type == "ocl"
-            and instance.dtype == cls.dtype
-            and instance.layout == torch.strided
+        return isinstance(instance, torch.Tensor) and cls.describes(instance)
+
+    def describes(cls, tensor: Any) -> bool:
+        """Whether it is the type of a tensor, or of what torch.compile knows of one."""
+        return bool(
+            tensor.device.type == "ocl"
+            and tensor.dtype == cls.dtype
+            and tensor.layout == torch.strided
         )
 
 

@@ -24,6 +24,7 @@ _AT_ONCE = (
 _LATER = {
     "torch._dynamo.guards": "compile.signed_zeros",
     "torch._dynamo.variables.builder": "compile.signed_zeros",
+    "torch._dynamo.variables.builtin": "compile.tensor_types",
     "torch.export.pt2_archive._package": "compile.pt2_packages",
     "torch.nested._internal.sdpa": "jagged_attention",
     "torch.nn.attention.flex_attention": "compile.flex_attention",

@@ -19,6 +19,11 @@ def to_ocl(value: Any) -> Any:
     return value
 
 
+def is_of_torch(module: str) -> bool:
+    """Whether a module is torch's or this package's, as csrc/python/device_names.cpp has it."""
+    return module == "torch" or module.startswith(("torch.", "torch_ocl"))
+
+
 def converting(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with its arguments converted."""
 

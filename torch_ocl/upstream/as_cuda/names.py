@@ -7,7 +7,6 @@ torch's own code sees `ocl` (csrc/python/device_names.cpp).
 
 import functools
 import inspect
-import operator
 import os
 import sys
 import types
@@ -18,6 +17,7 @@ import torch
 from torch_ocl import _import_hook
 from torch_ocl.api import unavailable
 from torch_ocl.notices import unused
+from torch_ocl.upstream.as_cuda import dynamo
 from torch_ocl.upstream.as_cuda import tensor_types as cuda_tensor_types
 from torch_ocl.upstream.as_cuda.converting import (
     Device,
@@ -26,6 +26,7 @@ from torch_ocl.upstream.as_cuda.converting import (
     converting_device_type,
     converting_device_type_first,
     converting_type,
+    is_of_torch,
     to_ocl,
 )
 from torch_ocl.upstream.as_cuda.stand_in import stand_in
@@ -61,9 +62,8 @@ def install() -> None:
     native.install()
     _C.show_devices_as_cuda()
     scripts.install()
-    _import_hook.after("torch._dynamo.variables.constant", _change_dynamo)
-    _import_hook.after("torch._dynamo.variables.builtin", _change_dynamos_text)
-    _import_hook.after("torch._dynamo.variables.torch", _change_dynamos_constants)
+    for name, change in dynamo.PATCHES.items():
+        _import_hook.after(name, change)
     _import_hook.after("torch.distributed.device_mesh", _change_meshes)
 
 
@@ -131,7 +131,7 @@ def _change_storages() -> None:
     """torch's own code asks storages in order to call CUDA's functions."""
 
     def is_cuda(self: Any) -> bool:
-        return self.device.type == "ocl" and not _is_of_torch(_module_of_caller())
+        return self.device.type == "ocl" and not is_of_torch(_module_of_caller())
 
     for kind in (torch.UntypedStorage, torch.TypedStorage):
         kind.is_cuda = property(is_cuda)
@@ -240,59 +240,6 @@ def _change_profilers() -> None:
         upstream(self, **called, **rest)
 
     older.__init__ = __init__
-
-
-def _change_dynamo(module: types.ModuleType) -> None:
-    """A device's type is a constant to Dynamo: the one that the traced code sees when it is run."""
-    kind = module.ConstantVariable
-    upstream = kind.const_getattr
-
-    @functools.wraps(upstream)
-    def const_getattr(self: Any, tx: Any, name: str) -> Any:
-        if name == "type" and type(self.value) is Device and self.value.type == "ocl":
-            return "ocl" if _is_of_torch(tx.f_globals.get("__name__", "")) else "cuda"
-        return upstream(self, tx, name)
-
-    kind.const_getattr = const_getattr
-
-
-def _change_dynamos_text(module: types.ModuleType) -> None:
-    """So is its text. Dynamo makes that in its own modules, where a device is `ocl`. The text is
-    made once more, by code that counts as the program's."""
-    kind = module.BuiltinVariable
-    upstream = kind.call_function
-    makers = (str, format, str.format, operator.mod, operator.imod)
-    as_program = eval("lambda make, args, kwargs: make(*args, **kwargs)", {"__name__": "program"})
-
-    @functools.wraps(upstream)
-    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        made = upstream(self, tx, args, kwargs)
-        if not any(self.fn is maker for maker in makers):
-            return made
-        if not all(v.is_python_constant() for v in (made, *args, *kwargs.values())):
-            return made
-        text = made.as_python_constant()
-        if type(text) is not str or "ocl" not in text:
-            return made
-        if _is_of_torch(tx.f_globals.get("__name__", "")):
-            return made
-        values = [v.as_python_constant() for v in args]
-        named = {name: v.as_python_constant() for name, v in kwargs.items()}
-        return module.ConstantVariable.create(as_program(self.fn, values, named))
-
-    kind.call_function = call_function
-
-
-def _change_dynamos_constants(module: types.ModuleType) -> None:
-    """Autocast's state is a constant to Dynamo, which guards it. It knows the functions of torch by
-    the objects, and traces ours to the ones written in C."""
-    for name in ("is_autocast_enabled", "get_autocast_dtype"):
-        module.constant_fold_functions[getattr(torch._C, name)] = None
-
-
-def _is_of_torch(module: str) -> bool:
-    """As csrc/python/device_names.cpp has it."""
-    return module == "torch" or module.startswith(("torch.", "torch_ocl"))
 
 
 def _change_meshes(module: types.ModuleType) -> None:

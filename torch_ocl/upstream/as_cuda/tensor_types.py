@@ -24,6 +24,11 @@ def _named(kind: Any) -> Any:
     return kind
 
 
+def cudas(kind: Any) -> Any:
+    """CUDA's name for the type that "torch.ocl.FloatTensor" names; others as they came."""
+    return kind.replace("torch.ocl.", _PREFIX) if isinstance(kind, str) else kind
+
+
 def converting(upstream: Callable[..., Any]) -> Callable[..., Any]:
     """Tensor.type, which takes them as well, and names them."""
 
@@ -32,8 +37,7 @@ def converting(upstream: Callable[..., Any]) -> Callable[..., Any]:
         kind = _named(dtype)
         if isinstance(kind, tensor_types.TensorType):
             return self.to("ocl", kind.dtype, *args, **kwargs)
-        result = upstream(self, dtype, *args, **kwargs)
-        return result.replace("torch.ocl.", _PREFIX) if isinstance(result, str) else result
+        return cudas(upstream(self, dtype, *args, **kwargs))
 
     return type_
 
