@@ -47,8 +47,8 @@ struct Description {
   at::Tensor bias;  // may be undefined, and is for Pass::weight_gradient
   Window window;
   Precision precision;
-  /// What is left to apply: who applies it, or hands it on, leaves null here. run_convolution()
-  /// applies it after others.
+  /// The epilogue left to apply: who applies it, or hands it on, leaves null here.
+  /// run_convolution() applies it after others.
   const MatrixEpilogue* epilogue;
   bool without_planes = false;  // bfloat16_planes found no memory for them
 

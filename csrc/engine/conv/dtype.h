@@ -5,7 +5,7 @@
 
 namespace ocl::conv {
 
-/// What may become of factors of single precision, as gemm::Description has it.
+/// Factors of single precision may become these, as gemm::Description has it.
 struct Precision {
   bool tf32 = false;
   int rounded_terms = 0;

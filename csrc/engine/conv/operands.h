@@ -19,8 +19,8 @@ namespace ocl::conv {
 inline constexpr int64_t kChunk = gemm::kChunk;
 inline int64_t padded(int64_t channels) { return ceil_div(channels, kChunk) * kChunk; }
 
-/// What each element of single precision becomes: 1 or 3 terms in bfloat16, or three parts in
-/// planes. It stays what it is by default.
+/// An element of single precision becomes 1 or 3 terms in bfloat16, or three parts in planes. It
+/// stays what it is by default.
 struct Parts {
   int terms = 0;
   bool planes = false;

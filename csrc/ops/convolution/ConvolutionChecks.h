@@ -1,4 +1,4 @@
-// What convolutions' ops check, and make of their arguments.
+// Convolutions' ops check their arguments here, and make a window and a precision of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,7 +22,7 @@ at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& w
 
 conv::Window window_of(const at::Tensor& weight, at::IntArrayRef stride, at::IntArrayRef padding,
                        at::IntArrayRef dilation, int64_t groups);
-/// What the user allows.
+/// The precision that the user allows.
 conv::Precision precision_of(at::ScalarType dtype);
 
 }  // namespace ocl::native
