@@ -269,3 +269,23 @@ def test_a_wrong_value_is_said():
         os.environ.pop("TORCH_OCL_AS_CUDA")
         if before is not None:
             os.environ["TORCH_OCL_AS_CUDA"] = before
+
+
+@pytest.mark.parametrize("backend", [None, "nccl", "cpu:gloo,cuda:nccl", "gloo"])
+def test_process_groups_of_a_device(backend, tmp_path):
+    """torchrun's programs name it. "cuda" and `ocl` are then one device to a group."""
+    code = f"""
+    import torch
+    import torch.distributed as dist
+
+    device = torch.device("cuda:0")
+    store = dist.FileStore({str(tmp_path / "store")!r}, 1)
+    dist.init_process_group({backend!r}, store=store, rank=0, world_size=1, device_id=device)
+    for tensor in (torch.ones(3, device=device), torch.ones(3)):
+        dist.all_reduce(tensor)
+        dist.all_reduce(tensor, group=dist.new_group([0]))
+    dist.barrier(device_ids=[0])
+    print(tensor.sum().item())
+    dist.destroy_process_group()
+    """
+    assert run(code) == ["3.0"]

@@ -129,6 +129,8 @@ def _wrapping_for_ocl(upstream: Callable[..., None]) -> Callable[..., None]:
         if device.type != "ocl" or backend_type not in inner or backend is None:
             upstream(self, device, backend_type, *([] if backend is None else [backend]))
             return
+        if any(known.type == "ocl" for known in self._device_types):
+            return  # where cuda means ocl, upstream registers for both
         from torch_ocl import _distributed
 
         wrapped = _distributed.wrap(backend, self.get_group_store(), chunk_size())
