@@ -4,7 +4,9 @@ A form is a tuple that is hashed and compared. Objects are in it by identity, an
 memory. What makes a replay impossible raises Refused instead.
 """
 
+import collections
 import contextlib
+import contextvars
 import functools
 import inspect
 import threading
@@ -19,11 +21,16 @@ from torch.optim import optimizer as optim
 from torch.utils._device import DeviceContext
 
 from torch_ocl import _C
+from torch_ocl.api.auto_watch import Ran
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device)
 _EXACT = frozenset({int, bool, str, bytes, type(None), torch.dtype, torch.device})
 _MOST_VALUES = 2000  # of a form: comparing more would take longer than the work
 _DEEPEST = 4
+_MOST_BYTES = 4096  # of an array that is compared
+#: PyTorch's modules and classes are not the program's, and their state is in modes().
+_NOT_COMPARED = frozenset({"torch", "torch_ocl", "builtins", "numpy"})
+_DESCRIPTORS = (property, types.MemberDescriptorType, types.GetSetDescriptorType)
 #: Attributes that each module has, but its mode, parts and buffers.
 _OF_ALL_MODULES = frozenset(torch.nn.Module().__dict__) - {"training", "_modules", "_buffers"}
 _MODULE_HOOKS = (
@@ -111,13 +118,16 @@ def modes() -> Hashable:
 class Values:
     """Values of a form, as they are at one time."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: frozenset[str] = frozenset()) -> None:
         self.left = _MOST_VALUES
+        #: Names that the code around reads: of classes and modules these members count.
+        self.names = names
         #: The memory of the device's tensors among them.
         self.storages: set[int] = set()
         #: Those that gradients are summed up in.
         self.leaves: list[torch.Tensor] = []
         self._functions: set[int] = set()
+        self._owners: set[Any] = set()
 
     def of(self, value: Any, depth: int = 0) -> Hashable:
         """Itself where it is plain, the memory of a tensor, what it holds, or which one it is."""
@@ -138,15 +148,57 @@ class Values:
         if isinstance(value, dict):
             return kind, tuple((_Same(k) if type(k) not in _EXACT else k, self.of(v, depth + 1))
                                for k, v in value.items())  # fmt: skip
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, (list, tuple, collections.deque)):
             return kind, tuple(self.of(v, depth + 1) for v in value)
+        if isinstance(value, (set, frozenset)):
+            return kind, frozenset(self.of(v, depth + 1) for v in value)
+        if isinstance(value, bytearray):
+            return kind, bytes(value)
+        if isinstance(value, contextvars.ContextVar):
+            return _Same(value), self.of(value.get(None), depth + 1)
+        if kind.__module__.partition(".")[0] == "numpy":
+            return self._of_numpy(value)
         if isinstance(value, PLAIN):
             return kind, value
         if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
             return _Same(getattr(value, "__func__", value)), self.function(value, depth)
-        if isinstance(value, (type, types.ModuleType, torch.optim.Optimizer)):
+        if isinstance(value, (type, types.ModuleType)):
+            return _Same(value), self.members(value, depth)
+        if isinstance(value, torch.optim.Optimizer):
             return _Same(value)
-        return _Same(value), self.attributes(value, depth)
+        return _Same(value), self.attributes(value, depth), self.members(kind, depth)
+
+    def _of_numpy(self, value: Any) -> Hashable:
+        if "random" in type(value).__module__:
+            raise Refused("it reads a generator of NumPy's, which a replay would not move on")
+        if getattr(value, "nbytes", _MOST_BYTES + 1) > _MOST_BYTES or value.dtype.hasobject:
+            raise Refused("it reads data of NumPy's, which a replay would not read again")
+        return value.dtype.str, value.shape, value.tobytes()
+
+    def members(self, owner: Any, depth: int) -> Hashable:
+        """The members of a class or a module of the program's under the names that are read."""
+        found: list[Hashable] = []
+        for one in owner.__mro__ if isinstance(owner, type) else (owner,):
+            home = one.__module__ if isinstance(one, type) else one.__name__
+            if home == "numpy.random":
+                raise Refused("it may draw NumPy's random numbers, which a replay would not")
+            if home.partition(".")[0] in _NOT_COMPARED or one in self._owners:
+                continue
+            self._owners.add(one)
+            own = vars(one)
+            for name in sorted(own.keys() & self.names):
+                value = own[name]
+                if isinstance(value, (staticmethod, classmethod)):
+                    value = value.__func__
+                if not isinstance(value, _DESCRIPTORS):
+                    found.append((name, self.of(value, min(depth + 1, _DEEPEST - 1))))
+            if isinstance(one, type) and issubclass(one, torch.autograd.Function):
+                # The backward runs in other threads.
+                methods = (getattr(f, "__func__", f) for f in own.values())
+                found.extend(
+                    self.function(f, depth) for f in methods if isinstance(f, types.FunctionType)
+                )
+        return tuple(found)
 
     def tensor(self, tensor: torch.Tensor) -> Hashable:
         """The parts of a tensor that isn't copied which a captured kernel knows."""
@@ -222,10 +274,25 @@ class Surroundings:
         code = getattr(plain, "__code__", None)
         self._globals = getattr(plain, "__globals__", {})
         self._names = _names(code) if code is not None else ()
+        #: Code that was seen to run, with what it reads.
+        self._ran: dict[types.CodeType, Ran] = {}
+        self._all_names = frozenset(self._names)
+
+    def add(self, ran: dict[types.CodeType, Ran]) -> bool:
+        """Has forms compare what such code reads, too; False if they do."""
+        new = {code: one for code, one in ran.items() if code not in self._ran}
+        self._ran.update(new)
+        self._all_names = self._all_names.union(*(one.names for one in new.values()))
+        return bool(new)
 
     def form(self) -> tuple[Hashable, Values]:
-        values = Values()
-        return self.parts(values, 0), values
+        values = Values(self._all_names)
+        parts = [self.parts(values, 0)]
+        for one in self._ran.values():
+            space = one.namespace
+            parts.append(tuple((n, values.of(space[n])) for n in one.names if n in space))
+            parts.extend(values.function(f, 0) for r in one.functions if (f := r()) is not None)
+        return tuple(parts), values
 
     def parts(self, values: Values, depth: int) -> Hashable:
         of = values.of

@@ -11,6 +11,7 @@ function runs as ever.
 """
 
 import collections
+import contextlib
 import logging
 import threading
 import weakref
@@ -24,6 +25,7 @@ from torch_ocl import _C
 from torch_ocl.api import auto_forms
 from torch_ocl.api.auto_captures import Arguments, Captured
 from torch_ocl.api.auto_forms import PLAIN, Refused, Surroundings, Users, is_dense, storage
+from torch_ocl.api.auto_watch import Watch
 from torch_ocl.api.graphs import OclGraph, graph_pool_handle, is_current_stream_capturing
 
 _log = logging.getLogger("torch_ocl.graphs")
@@ -161,15 +163,20 @@ class AutoGraph:
 
     def _warm_up(self, key: Hashable, around: Hashable, arguments: Any, named: Any) -> Any:
         """A call that shows who takes part, and whether the host waits."""
-        users, before = Users(), _C.waits_of_thread()
-        with users.watched():
+        users, watch, before = Users(), Watch(), _C.waits_of_thread()
+        with users.watched(), watch.watched():
             results = self.function(*arguments, **named)
         waits = _C.waits_of_thread() > before
         why = "the host waits for the device, or reads from it" if waits else None
         with self._lock:
             self.users.add(users)
-            if why := why or self._changed(around):
+            if why := why or watch.why or self._changed(around):
                 self._refuse(key, why)
+            elif self._surroundings.add(watch.ran):
+                # Forms compare more from now on: this call counts as one of the new form.
+                with contextlib.suppress(Refused):
+                    around, seen = self._surroundings.form()[0], self._seen.pop(key)
+                    self._seen[(*key[:3], around, *key[4:])] = seen
         return results
 
     def _capture(

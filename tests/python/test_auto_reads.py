@@ -1,0 +1,199 @@
+"""torch.ocl.graphs.auto(): what the code that ran reads is compared, wherever it stands."""
+
+import collections
+import contextvars
+import dataclasses
+import enum
+import os
+import random
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+
+from torch_ocl.api.graphs import auto
+
+module = types.ModuleType("settings_of_a_program")
+module.__dict__["SCALE"] = 1.0
+exec("def helper(x):\n    return x * SCALE\nclass Kind:\n    scale = 1.0", module.__dict__)
+sys.modules[module.__name__] = module
+
+SCALE = 1.0
+WORDS = {"factor": 1.0}
+NUMBERS, LINE, BYTES = {1.0}, collections.deque([1.0]), bytearray(b"\1")
+VARIABLE = contextvars.ContextVar("scale")
+ARRAY = np.ones(3, dtype=np.float32)
+
+
+class Config:
+    scale = 1.0
+    nested = types.SimpleNamespace(scale=1.0)
+
+    @staticmethod
+    def fixed():
+        return Config.scale
+
+    @classmethod
+    def of_class(cls):
+        return cls.scale
+
+    @property
+    def asked(self):
+        return SCALE
+
+    def __getitem__(self, name):
+        return SCALE
+
+
+class Child(Config):
+    def base(self):
+        return super().asked
+
+
+@dataclasses.dataclass
+class Data:
+    scale: float = 1.0
+
+
+class Mode(enum.Enum):
+    SLOW, FAST = 1, 2
+
+
+class Layer(torch.nn.Module):
+    factor = 1.0
+
+    def forward(self, x):
+        return x * SCALE * self.factor
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * SCALE
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * SCALE
+
+
+config, child, data, layer = Config(), Child(), Data(), Layer()
+mode = [Mode.SLOW]
+helpers = [lambda x: x * SCALE]
+
+
+def outer():
+    def inner(x):
+        return x * SCALE
+
+    return inner
+
+
+def set_global(value):
+    global SCALE
+    SCALE = value
+
+
+def setter(owner, name):
+    return lambda value: setattr(owner, name, value)
+
+
+def replace(container):
+    def change(value):
+        container.clear()
+        container.add(value) if isinstance(container, set) else container.append(value)
+
+    return change
+
+
+#: The step's factor, and what changes it.
+READS = {
+    "a module's attribute": (lambda x: x * module.SCALE, setter(module, "SCALE")),
+    "a module's helper": (lambda x: module.helper(x), setter(module, "SCALE")),
+    "a module's class": (lambda x: x * module.Kind.scale, setter(module.Kind, "scale")),
+    "a class": (lambda x: x * Config.scale, setter(Config, "scale")),
+    "a class by its object": (lambda x: x * config.scale, setter(Config, "scale")),
+    "a class by its child": (lambda x: x * child.scale, setter(Config, "scale")),
+    "an object in a class": (lambda x: x * Config.nested.scale, setter(Config.nested, "scale")),
+    "a static method": (lambda x: x * Config.fixed(), setter(Config, "scale")),
+    "a class method": (lambda x: x * Config.of_class(), setter(Config, "scale")),
+    "a property": (lambda x: x * config.asked, set_global),
+    "super()": (lambda x: x * child.base(), set_global),
+    "an item": (lambda x: x * config["any"], set_global),
+    "a dataclass": (lambda x: x * data.scale, setter(data, "scale")),
+    "a module's forward": (lambda x: layer(x), set_global),
+    "a module's class attribute": (lambda x: layer(x), setter(Layer, "factor")),
+    "a function of autograd": (lambda x: Scaled.apply(x), set_global),
+    "a lambda in a list": (lambda x: helpers[0](x), set_global),
+    "a function in a function": (lambda x: outer()(x), set_global),
+    "a set": (lambda x: x * sum(NUMBERS), replace(NUMBERS)),
+    "a deque": (lambda x: x * LINE[0], replace(LINE)),
+    "bytes": (lambda x: x * BYTES[0], lambda v: BYTES.__setitem__(0, int(v))),
+    "the environment": (
+        lambda x: x * float(os.environ.get("TEST_AUTO_SCALE", "1")),
+        lambda v: os.environ.__setitem__("TEST_AUTO_SCALE", str(v)),
+    ),
+    "a context variable": (lambda x: x * VARIABLE.get(1.0), VARIABLE.set),
+    "an array": (lambda x: x * float(ARRAY[0]), lambda v: ARRAY.__setitem__(0, v)),
+    "a comprehension": (lambda x: x * sum(SCALE for _ in range(2)), set_global),
+    "an enumeration": (
+        lambda x: x * mode[0].value,
+        lambda v: mode.__setitem__(0, Mode.FAST if v == 2 else Mode.SLOW),
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    yield
+    for _, change in READS.values():
+        change(1.0)
+
+
+@pytest.mark.parametrize("name", READS)
+def test_what_changes_is_seen(name):
+    step, change = READS[name]
+    call, x = auto(step), torch.ones(3, device="ocl")
+    for value in (1.0, 2.0, 3.0, 1.0):
+        change(value)
+        for _ in range(6):
+            assert torch.equal(call(x), step(x)), call.reason
+    assert call.replays > 0, call.reason
+
+
+@pytest.mark.parametrize("name", READS)
+def test_what_changes_each_time_is_right(name):
+    step, change = READS[name]
+    call, x = auto(step), torch.ones(3, device="ocl")
+    for i in range(12):
+        change(1.0 + i % 5)
+        assert torch.equal(call(x), step(x)), call.reason
+
+
+def test_the_backward_reads():
+    def step(x):
+        y = x.detach().requires_grad_()
+        Scaled.apply(y).sum().backward()
+        return y.grad
+
+    call, x = auto(step), torch.ones(3, device="ocl")
+    for value in (1.0, 2.0, 3.0):
+        set_global(value)
+        for _ in range(6):
+            assert torch.equal(call(x), step(x)), call.reason
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: random.random(),
+        lambda: random.randint(1, 9),
+        lambda: np.random.rand(),
+        lambda: np.random.default_rng(3).random() + np.random.random(),
+    ],
+)
+def test_numbers_of_other_generators_are_no_replays(draw):
+    call, x = auto(lambda x: x * draw()), torch.ones(3, device="ocl")
+    assert len({call(x)[0].item() for _ in range(12)}) > 4
+    assert call.replays == 0 and call.reason
