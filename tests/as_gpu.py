@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
 import torch
 
 #: Intel's driver for CPUs builds a program in half the time if it needn't put work-items in lanes
@@ -41,4 +42,6 @@ def run_as_gpu(file, *arguments, unvectorised=True):
         capture_output=True,
         text=True,
     )
-    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-1000:]
+    # All of a file's tests may be of other dtypes than those that are asked for.
+    none_is_wanted = run.returncode == pytest.ExitCode.NO_TESTS_COLLECTED and dtypes
+    assert run.returncode == 0 or none_is_wanted, run.stdout[-4000:] + run.stderr[-1000:]

@@ -32,7 +32,7 @@ class Ran:
 
 
 class Watch:
-    """What ran while it was watched; `why` says what a replay would not do again."""
+    """The code that ran while it was watched; `why` says what a replay would not do again."""
 
     def __init__(self) -> None:
         self.ran: dict[types.CodeType, Ran] = {}
