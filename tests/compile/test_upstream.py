@@ -1,8 +1,10 @@
 """Each change of upstream's parts is still needed: without it, something fails.
 
 A test that fails here says that upstream does without a change: take it out of
-torch_ocl/upstream/compile/inductor.py.
+torch_ocl/upstream/compile.
 """
+
+import os
 
 import pytest
 import torch
@@ -20,16 +22,20 @@ from torch._inductor import (
     utils,
 )
 from torch._inductor.codegen import common, cpp_utils
+from torch._inductor.exc import InductorError
 from torch._inductor.kernel import conv
+from torch.nn.attention.flex_attention import flex_attention
 
 from tests.compile import test_mutations
 from tests.fresh import run_script
+from torch_ocl.inductor.call import runtime
 from torch_ocl.upstream.compile import mutations
 
 PLACES = {
     "get_cpp_torch_device_options": [cpp_builder],
     "_get_cpp_wrapper_header": [codecache],
     "get_cpp_wrapper_config": [compile_fx],
+    "fx_codegen_and_compile": [compile_fx],
     "create_backend": [scheduler.Scheduler],
     "get_current_backend": [utils, common],
     "mutate_to": [lowering],
@@ -143,22 +149,109 @@ def test_bias_of_convolutions(monkeypatch):
 
 
 @torch._inductor.config.patch(force_disable_caches=True)
+def launches(function, *operands):
+    """How many kernels it takes once it is compiled."""
+    torch._dynamo.reset()
+    compiled = torch.compile(function)
+    compiled(*operands)
+    torch.ocl.reset_launch_count()
+    compiled(*operands)
+    return torch.ocl.launch_count()
+
+
+def without_lowering(monkeypatch, op):
+    monkeypatch.setitem(lowering.lowerings, op, lowering.lowerings[op].__wrapped__)
+
+
 def test_products(monkeypatch):
     """An epilogue of a matrix product is one launch with it."""
-    x, w = torch.rand(70, 40, device="ocl"), torch.rand(40, 96, device="ocl")
+    operands = torch.rand(70, 40, device="ocl"), torch.rand(40, 96, device="ocl")
 
-    def launches():
-        torch._dynamo.reset()
-        compiled = torch.compile(lambda x, w: (x @ w).relu() + 1)
-        compiled(x, w)
-        torch.ocl.reset_launch_count()
-        compiled(x, w)
-        return torch.ocl.launch_count()
+    def function(x, w):
+        return (x @ w).relu() + 1
 
-    fused = launches()
-    op = torch.ops.aten.mm.default
-    monkeypatch.setitem(lowering.lowerings, op, lowering.lowerings[op].__wrapped__)
-    assert launches() == fused + 1
+    fused = launches(function, *operands)
+    without_lowering(monkeypatch, torch.ops.aten.mm.default)
+    assert launches(function, *operands) == fused + 1
+
+
+def test_casts_before_products(monkeypatch):
+    """A product takes over a cast of its operand."""
+    operands = torch.rand(4, 64, device="ocl"), torch.ones(64, 31, device="ocl").char()
+
+    def function(x, w):
+        return x @ w.float()
+
+    fused = launches(function, *operands)
+    without_lowering(monkeypatch, torch.ops.prims.convert_element_type.default)
+    assert launches(function, *operands) == fused + 1
+
+
+def test_convolutions(monkeypatch):
+    """An epilogue of a convolution is one launch with it."""
+    operands = torch.rand(2, 32, 21, 21, device="ocl"), torch.rand(40, 32, 3, 3, device="ocl")
+
+    def function(x, w):
+        return torch.conv2d(x, w, padding=1).relu() + 1
+
+    fused = launches(function, *operands)
+    monkeypatch.setattr(conv.aten_convolution, "bind", conv.aten_convolution.bind.__wrapped__)
+    assert launches(function, *operands) == fused + 1
+
+
+def test_convolutions_as_products():
+    """Upstream lowers those with windows of one element to matrix products where it is told to,
+    which the kernels for GPUs gain by."""
+    code = """
+import sys
+import torch
+from torch._inductor import lowering
+from torch._inductor.utils import run_and_get_code
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def product():
+    torch._dynamo.reset()
+    last = {"memory_format": torch.channels_last}
+    x, w = torch.rand(2, 64, 9, 9).to("ocl", **last), torch.rand(96, 64, 1, 1).to("ocl", **last)
+    compiled = torch.compile(torch.conv2d)
+    return ".convolution" not in "".join(run_and_get_code(compiled, x, w)[1])
+
+print(product())
+for op in (torch.ops.aten.convolution, torch.ops.aten.convolution.default):
+    lowering.lowerings[op] = lowering.lowerings[op].__wrapped__
+print(product())
+"""
+    done = run_script(code, environment=os.environ | {"TORCH_OCL_TUNE_AS": "gpu"})
+    assert done.stdout.split() == ["True", "False"], done.stderr
+
+
+def test_flex_attention(monkeypatch):
+    """Upstream has no kernel of it for the device."""
+    operands = [torch.rand(1, 2, 32, 16, device="ocl") for _ in range(3)]
+    launches(flex_attention, *operands)
+    without_lowering(monkeypatch, torch.ops.higher_order.flex_attention)
+    with pytest.raises(InductorError):
+        launches(flex_attention, *operands)
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_refused_kernels(without, monkeypatch):
+    """Without the change, its ops don't run eagerly."""
+    upstream = runtime.build
+
+    def build(device, text, label):
+        if "= sin(" in text:
+            raise RuntimeError("the driver's log")
+        upstream(device, text, label)
+
+    monkeypatch.setenv("TORCH_OCL_INDUCTOR_FALLBACK", "1")
+    monkeypatch.setattr(runtime, "build", build)
+    x = torch.ones(5, device="ocl")
+    torch.compile(lambda x: x.sin() * 2)(x)
+    torch._dynamo.reset()
+    without("fx_codegen_and_compile")
+    with pytest.raises(InductorError, match="RefusedKernel"):
+        torch.compile(lambda x: x.sin() * 3)(x)
 
 
 @torch._inductor.config.patch(force_disable_caches=True)

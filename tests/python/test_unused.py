@@ -111,6 +111,19 @@ def test_silence(run, arguments):
     assert run("program.py", *arguments.split()) == []
 
 
+def test_the_status_of_an_exit(run):
+    """With Python's own sys.exit the line comes: torch_ocl/upstream/exit_status.py is needed."""
+    text = """
+import sys
+upstream = sys.exit
+import torch
+sys.exit = upstream if "upstream" in sys.argv else sys.exit
+sys.exit("failed")
+"""
+    assert run("program.py", "--device", "ocl", text=text) == []
+    assert len(run("program.py", "--device", "ocl", "upstream", text=text)) == 1
+
+
 def test_turned_off(run):
     assert run("program.py", "--device", "ocl", TORCH_OCL_NOTICES="0") == []
 

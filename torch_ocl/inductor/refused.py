@@ -34,6 +34,11 @@ def fallback_counts() -> dict[str, int]:
     return dict(_fallbacks)
 
 
+def count_fallback(op: Any) -> None:
+    """An op of a graph is left to its eager kernel."""
+    _fallbacks[str(op)] += 1
+
+
 def origins(node_schedule: Iterable[Any]) -> list[torch.fx.Node]:
     """The graph's nodes that a kernel computes, in order."""
     found: dict[torch.fx.Node, None] = {}
@@ -68,33 +73,3 @@ def explain(name: str, origin: str, source: str, error: Exception) -> str:
         f"{origin}\nIts source is kept in {file}. TORCH_OCL_INDUCTOR_FALLBACK=1 runs these ops "
         f"eagerly.\n{error}"
     )
-
-
-def install() -> None:
-    """Compiles a graph again, without generated kernels for the ops of one that was refused."""
-    from torch._inductor import compile_fx, lowering
-
-    upstream = compile_fx.fx_codegen_and_compile
-
-    def fx_codegen_and_compile(*args: Any, **kwargs: Any) -> Any:
-        replaced: dict[Any, Any] = {}
-        try:
-            while True:
-                try:
-                    return upstream(*args, **kwargs)
-                except RefusedKernel as refused:
-                    new = [op for op in refused.ops if op not in replaced]
-                    if not new:
-                        raise
-                    for op in new:
-                        replaced[op] = lowering.lowerings.get(op)
-                        lowering.lowerings[op] = lowering.fallback_handler(op, False)
-                        _fallbacks[str(op)] += 1
-        finally:
-            for op, handler in replaced.items():
-                if handler is None:
-                    lowering.lowerings.pop(op, None)
-                else:
-                    lowering.lowerings[op] = handler
-
-    compile_fx.fx_codegen_and_compile = fx_codegen_and_compile

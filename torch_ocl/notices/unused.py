@@ -15,13 +15,11 @@ where it asked for CUDA, or computed for long.
 import atexit
 import builtins
 import contextlib
-import functools
 import multiprocessing
 import os
 import re
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -63,8 +61,9 @@ def watch() -> None:
     if _environment.is_as_cuda() and not argument():
         unused_children.watch(_was_used)
     atexit.register(_at_exit)
-    # Nothing else tells a function at exit of a status.
-    sys.exit = _remembering(sys.exit)
+    from torch_ocl.upstream import exit_status
+
+    exit_status.listen(_remember)
 
 
 def argument() -> str:
@@ -107,14 +106,9 @@ def _names_ocl(text: str) -> bool:
     return '"ocl' in text or "'ocl" in text
 
 
-def _remembering(upstream: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(upstream)
-    def exit(status: Any = None, /) -> None:
-        global _failed
-        _failed = status not in (None, 0)
-        upstream(status)
-
-    return exit
+def _remember(status: Any) -> None:
+    global _failed
+    _failed = status not in (None, 0)
 
 
 def _at_exit() -> None:

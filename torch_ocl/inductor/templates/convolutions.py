@@ -12,7 +12,6 @@ from typing import Any
 
 import sympy
 from torch._inductor import config, ir
-from torch._inductor.kernel import conv
 from torch._inductor.virtualized import V
 
 from torch_ocl import _C
@@ -107,12 +106,9 @@ class Convolution(template.Template):
             wrapper.writeline(f"assert_size_stride({self.get_name()}, {', '.join(shape)})")
 
 
-def install() -> None:
-    """Has upstream's lowering make these."""
-    conv.aten_convolution.bind = _binding(conv.aten_convolution.bind)
+def binding_of(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    """Upstream's lowering calls this to make a convolution's node, which is one of these then."""
 
-
-def _binding(upstream: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(upstream)
     def bind(inputs: Sequence[Any], layout: ir.Layout, *args: Any, **kwargs: Any) -> Any:
         choice = upstream(inputs, layout, *args, **kwargs)

@@ -20,7 +20,7 @@ from torch._inductor.lowering import lowerings, to_dtype
 from torch._inductor.virtualized import V
 
 from torch_ocl.inductor import device as devices
-from torch_ocl.inductor.templates import convolutions, prologue, template
+from torch_ocl.inductor.templates import prologue, template
 from torch_ocl.inductor.types import compute_dtype
 
 # As in skinny.cpp.
@@ -82,21 +82,9 @@ class Product(template.Template):
         V.graph.wrapper_code.call_product(self.op, self.get_name(), self.operands(), scalars)
 
 
-def install() -> None:
-    """Puts these lowerings in the place of upstream's."""
-    aten = torch.ops.aten
-    addends = {aten.mm: False, aten.bmm: False, aten.addmm: True, aten.baddbmm: True}
-    for packet, addend in addends.items():
-        # Other lowerings find them by their packets.
-        for op in (packet, packet.default):
-            lowerings[op] = _lowering(packet.__name__, lowerings[op], addend)
-    for op in (aten.convolution, aten.convolution.default):
-        lowerings[op] = _convolution(lowerings[op])
-    convolutions.install()
-    prologue.install()
+def lowering_of(name: str, upstream: Callable[..., Any], addend: bool) -> Callable[..., Any]:
+    """The lowering of a matrix product, with an addend or without, in the place of upstream's."""
 
-
-def _lowering(name: str, upstream: Callable[..., Any], addend: bool) -> Callable[..., Any]:
     @functools.wraps(upstream)
     def lowering(*args: Any, alpha: Any = 1, beta: Any = 1, **kwargs: Any) -> Any:
         scalars = {"alpha": alpha, "beta": beta} if addend else {}
@@ -140,9 +128,10 @@ def _scaled(
     return to_dtype(result, dtype)
 
 
-def _convolution(upstream: Callable[..., Any]) -> Callable[..., Any]:
-    """Those with windows of one element are lowered as matrix products, where they are these for
-    the engine, too: on GPUs, with channels last. CPUs have kernels that need no packed input."""
+def convolution_lowering_of(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    """A lowering that has convolutions with windows of one element as matrix products, where they
+    are these for the engine, too: on GPUs, with channels last. CPUs have kernels that need no
+    packed input."""
 
     @functools.wraps(upstream)
     def lowering(x: Any, *args: Any, **kwargs: Any) -> Any:

@@ -20,8 +20,8 @@ from torch._inductor.virtualized import V
 
 from torch_ocl.inductor import device as devices
 
-_CAST = torch.ops.prims.convert_element_type.default
-_SCALE = torch.ops.aten.mul.Tensor
+CAST = torch.ops.prims.convert_element_type.default
+SCALE = torch.ops.aten.mul.Tensor
 _PERMUTE = torch.ops.aten.permute.default
 _VIEWS = {
     _PERMUTE,
@@ -62,14 +62,10 @@ class Operand:
     scale: Any = None
 
 
-def install() -> None:
-    """Has the operands of casts and scales kept: values of a graph that nothing reads any more are
-    gone when a product is lowered."""
-    for op in (_CAST, _SCALE):
-        lowerings[op] = _keeping(op, lowerings[op])
+def keeping(op: Any, upstream: Callable[..., Any]) -> Callable[..., Any]:
+    """The lowering of a cast or scale, which keeps its operands: values of a graph that nothing
+    reads any more are gone when a product is lowered."""
 
-
-def _keeping(op: Any, upstream: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(upstream)
     def lowering(*args: Any, **kwargs: Any) -> Any:
         node = V.graph.current_node
@@ -115,14 +111,14 @@ def _through(node: torch.fx.Node, box: Any, side: int) -> Operand | None:
         views.append(node)
         node = node.args[0]  # type: ignore[assignment]
     scale = None
-    if node.target is _SCALE and node in _kept():
+    if node.target is SCALE and node in _kept():
         left, right = node.args
         boxes = _kept()[node]
         at = 0 if isinstance(left, torch.fx.Node) and left in _kept() else 1
         scale, node = boxes[1 - at], (left, right)[at]  # type: ignore[assignment]
         if not isinstance(node, torch.fx.Node):
             return None
-    if node.target is not _CAST or node not in _kept():
+    if node.target is not CAST or node not in _kept():
         return None
     source = _kept()[node][0]
     if source.get_dtype() not in _HELD.get(dtype, ()) or source.get_device() != box.get_device():

@@ -1,4 +1,4 @@
-"""Inductor's lowerings, layouts and scheduler, as far as they go by devices' names.
+"""Inductor's layouts, scheduler and foreach ops, as far as they go by devices' names.
 
 Each change says why, and tests for the part that it changes by feature: tests/compile has a test
 of each that fails once it is no longer needed.
@@ -12,14 +12,15 @@ from typing import Any
 
 import torch
 
-from torch_ocl.inductor import refused
 from torch_ocl.upstream.compile import (
     device_types,
     float_guards,
     generated_cpp,
     mutations,
     patterns,
+    refused_kernels,
     specialized_floats,
+    templates,
     windows,
 )
 from torch_ocl.upstream.compile.replacement import replace
@@ -30,8 +31,7 @@ def install() -> None:
     device_types.install()
     generated_cpp.install()
     _no_atomic_sums()
-    _flex_attention()
-    _products()
+    templates.install()
     _scores_of_templates()
     _foreach_writes()
     _convolution_bias()
@@ -43,7 +43,7 @@ def install() -> None:
     patterns.install()
     specialized_floats.install()
     windows.install()
-    refused.install()
+    refused_kernels.install()
 
 
 def _no_atomic_sums() -> None:
@@ -61,30 +61,6 @@ def _no_atomic_sums() -> None:
 
     ours = needs_fallback_due_to_atomic_add_limitations
     replace("needs_fallback_due_to_atomic_add_limitations", upstream, ours)
-
-
-def _flex_attention() -> None:
-    """flex_attention's lowerings know CPUs and Triton."""
-    # Their modules register the lowerings.
-    import torch._inductor.kernel.flex.flex_attention
-    from torch._inductor.lowering import lowerings
-
-    from torch_ocl.inductor.templates import flex
-
-    ops = torch.ops.higher_order
-    replacements = {
-        ops.flex_attention: flex.forward,
-        ops.flex_attention_backward: flex.backward,
-    }
-    for op, ours in replacements.items():
-        lowerings[op] = _for_ocl(lowerings[op], ours)
-
-
-def _products() -> None:
-    """Matrix products are calls of eager ops, which nothing is fused with."""
-    from torch_ocl.inductor.templates import products
-
-    products.install()
 
 
 def _scores_of_templates() -> None:
@@ -255,12 +231,3 @@ class _ConvolutionIr:
     def get_device_type(self, x: Any) -> Any:
         kind = self._upstream.get_device_type(x)
         return "cpu" if kind == "ocl" else kind
-
-
-def _for_ocl(upstream: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(upstream)
-    def lowering(query: Any, *args: Any, **kwargs: Any) -> Any:
-        function = ours if query.get_device().type == "ocl" else upstream
-        return function(query, *args, **kwargs)
-
-    return lowering
