@@ -138,6 +138,29 @@ def test_replayed(program):
     assert not differs(program, mode="reduce-overhead")
 
 
+def differs_in_halves(dtype):
+    """Whether a write through one half type's view of another goes wrong."""
+
+    def program(x):
+        y = x + x
+        halves = y.view(torch.bfloat16).view(torch.float16)
+        halves[2:3] = 3
+        return y, halves
+
+    x = torch.arange(1, 33).reshape(4, 8).to(dtype)
+    expected, right = program(x), []
+    for _ in range(2):  # the second time inductor writes in place
+        torch._dynamo.reset()
+        found = torch.compile(program)(x.to("ocl"))
+        right += [torch.equal(a.cpu(), e) for a, e in zip(found, expected, strict=True)]
+    return not all(right)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64])
+def test_writes_through_two_dtype_views(dtype):
+    assert not differs_in_halves(dtype)
+
+
 @pytest.mark.parametrize("program", PROGRAMS[::2], ids=operator.attrgetter("__name__"))
 def test_from_cpp(program):
     with torch._inductor.config.patch(cpp_wrapper=True):

@@ -16,6 +16,7 @@ from torch._inductor import (
     cudagraph_utils,
     decomposition,
     graph,
+    ir,
     lowering,
     output_code,
     scheduler,
@@ -440,6 +441,14 @@ def test_other_names(without, program):
     """The CPU has other lowerings for these: the device shows whether the change is needed."""
     without("mutate_to")
     assert test_mutations.differs(program)
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_dtypes_of_memory(monkeypatch):
+    kind = ir.MutationLayoutSHOULDREMOVE
+    upstream = classmethod(kind.realize_into.__func__.__wrapped__)
+    monkeypatch.setattr(kind, "realize_into", upstream)
+    assert test_mutations.differs_in_halves(torch.int32)
 
 
 @torch._inductor.config.patch(force_disable_caches=True)
