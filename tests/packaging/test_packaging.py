@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -174,11 +175,11 @@ def test_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
     # README's commands that need no network, and its first program.
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     program = re.search(r"```python\n(.*?)```", readme, re.DOTALL)[1]
-    commands = re.search(r"\n## Use it\n+```\n(.*?)```", readme, re.DOTALL)[1]
-    lines = [line.partition("#")[0].split() for line in commands.splitlines()]
+    commands = re.search(r"\n```\n(pip.*?)```", readme, re.DOTALL)[1]
+    lines = [shlex.split(line, comments=True) for line in commands.splitlines()]
     assert [line[:2] for line in lines] == [["pip", "install"]] * 3 + [["python", "-m"]]
     assert lines[1] == ["pip", "install", "-r", "requirements/build.txt"]
-    assert lines[2] == ["pip", "install", "--no-build-isolation", "."]
+    assert lines[2] == ["pip", "install", "--no-build-isolation", ".[cpu]"]
     shown = subprocess.run(
         [str(python), *lines[3][1:]],
         cwd=tmp_path,
