@@ -4,15 +4,17 @@ python -m torch_ocl [info] [--json]
 python -m torch_ocl cache [size | clear | warm] [--dtype float32 ...] [--device ocl:1]
 python -m torch_ocl check [--device ocl:1] [--only gemm ...] [--report FILE] [--forget]
 python -m torch_ocl tune [--device ocl:1] [--seconds 180] [--share] [--forget]
-python -m torch_ocl run [-m] PROGRAM [ARGUMENT ...]
+python -m torch_ocl run [-m | -c] PROGRAM [ARGUMENT ...]
 """
 
 import argparse
+import builtins
 import importlib.util
 import json
 import os
 import runpy
 import sys
+import types
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -54,7 +56,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add_tune(commands.add_parser("tune", help="find what suits a device, and use it"))
     run = commands.add_parser("run", help="a Python program, in which cuda means ocl")
     run.add_argument("-m", action="store_true", dest="is_module", help="a module, as python -m")
-    run.add_argument("program", help="its file, or its name with -m")
+    run.add_argument("-c", action="store_true", dest="is_text", help="its text, as python -c")
+    run.add_argument("program", help="its file, name or text; - for standard input")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its own")
     arguments = sys.argv[1:] if arguments is None else arguments
     # Options without a command are info's.
@@ -105,7 +108,9 @@ def _run(options: argparse.Namespace) -> None:
     """The program takes this one's place: its exit status, its errors and its sys.argv."""
     torch_ocl.cuda_to_ocl()
     sys.argv = [options.program, *options.arguments]
-    if options.is_module:
+    if options.is_text or options.program == "-":
+        _run_text(options)
+    elif options.is_module:
         sys.path[0] = os.getcwd()
         _check_module(options.program)
         runpy.run_module(options.program, run_name="__main__", alter_sys=True)
@@ -113,6 +118,16 @@ def _run(options: argparse.Namespace) -> None:
         sys.path[0] = os.path.dirname(os.path.abspath(options.program))
         _check_file(options.program)
         runpy.run_path(options.program, run_name="__main__")
+
+
+def _run_text(options: argparse.Namespace) -> None:
+    text = options.program if options.is_text else sys.stdin.read()
+    file, sys.argv[0] = ("<string>", "-c") if options.is_text else ("<stdin>", "-")
+    sys.path[0] = ""
+    main = types.ModuleType("__main__")
+    main.__builtins__ = builtins  # type: ignore[attr-defined]
+    sys.modules["__main__"] = main
+    exec(compile(text, file, "exec"), main.__dict__)
 
 
 def _check_file(program: str) -> None:

@@ -64,9 +64,11 @@ def test_a_training_script(tmp_path):
 
 def test_run_on_the_command_line(tmp_path):
     (tmp_path / "program.py").write_text(TRAINING + "\nassert __name__ == '__main__'\nsys.exit(3)")
-    for arguments in (["program.py"], ["-m", "program"]):
+    text = (tmp_path / "program.py").read_text()
+    for arguments in (["program.py"], ["-m", "program"], ["-c", text], ["-"]):
         done = subprocess.run(
             [sys.executable, "-m", "torch_ocl", "run", *arguments, "--epochs", "5"],
+            input=text,
             cwd=tmp_path,
             capture_output=True,
             text=True,
