@@ -178,6 +178,7 @@ def test_every_engine_has_a_folder():
         "epilogue",
         "geometry",
         "kernel_types",
+        "lanes",
         "modified_kernels",
         "occupancy",
         "quarantine",
