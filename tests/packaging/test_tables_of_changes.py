@@ -26,7 +26,7 @@ HELPERS = {
 #: Files that set something of others' all the same, and what. They name the device to torch, set up
 #: a program, or say why there is no device. The rest are objects of one graph, and counts.
 OTHERS_OWN = {
-    "__main__.py": ("sys.argv", "sys.path"),
+    "__main__.py": ("sys.argv", "sys.path", "sys.modules"),
     "_import_hook.py": ("sys.meta_path",),
     "_registration.py": ("torch.nn.parameter.UninitializedTensorMixin._allowed_methods",),
     "api/names.py": ("torch.version.ocl", "torch.backends.ocl", "sys.modules"),

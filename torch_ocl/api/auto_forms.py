@@ -30,6 +30,7 @@ _DEEPEST = 4
 _MOST_BYTES = 4096  # of an array that is compared
 #: PyTorch's modules and classes are not the program's, and their state is in modes().
 _NOT_COMPARED = frozenset({"torch", "torch_ocl", "builtins", "numpy"})
+_NUMPYS = "it may draw NumPy's random numbers, which a replay would not"
 _DESCRIPTORS = (property, types.MemberDescriptorType, types.GetSetDescriptorType)
 #: Attributes that each module has, but its mode, parts and buffers.
 _OF_ALL_MODULES = frozenset(torch.nn.Module().__dict__) - {"training", "_modules", "_buffers"}
@@ -180,8 +181,8 @@ class Values:
         found: list[Hashable] = []
         for one in owner.__mro__ if isinstance(owner, type) else (owner,):
             home = one.__module__ if isinstance(one, type) else one.__name__
-            if home == "numpy.random":
-                raise Refused("it may draw NumPy's random numbers, which a replay would not")
+            if home == "numpy.random" or (home == "numpy" and "random" in self.names):
+                raise Refused(_NUMPYS)
             if home.partition(".")[0] in _NOT_COMPARED or one in self._owners:
                 continue
             self._owners.add(one)
@@ -236,6 +237,8 @@ class Values:
         """The inputs of a function that this one may call; none of a library's."""
         plain = inspect.unwrap(getattr(function, "__func__", function))
         name = getattr(plain, "__module__", None) or ""
+        if name.startswith("numpy.random"):
+            raise Refused(_NUMPYS)
         if id(plain) in self._functions or name.partition(".")[0] in ("torch", "torch_ocl"):
             return None
         self._functions.add(id(plain))

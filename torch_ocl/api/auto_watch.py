@@ -83,7 +83,7 @@ def _homes(builtin: Any) -> Iterator[str]:
     for one in (builtin, owner, type(owner)):
         name = one.__name__ if isinstance(one, types.ModuleType) else getattr(one, "__module__", "")
         if isinstance(name, str):
-            yield name
+            yield "numpy.random" if name.startswith("numpy.random") else name
 
 
 def _top(frame: types.FrameType) -> str:
