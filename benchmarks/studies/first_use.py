@@ -3,6 +3,7 @@ in the kernel cache and with everything.
 
 python -m benchmarks.studies.first_use ResNet-50 [--batch 64] [--dtype bfloat16]
     [--channels-last] [--warm]
+python -m benchmarks.studies.first_use large [--device cuda] [--compile] [--case ResNet-50]
 """
 
 import argparse
@@ -54,11 +55,48 @@ print(json.dumps({"step": time.perf_counter() - start, **torch.ocl.program_stats
 """
 
 
-def run(script, arguments, cache):
+#: The first and the tenth call of a network of cases/large_models.py on a device in use. The time
+#: of the first call holds the programs' builds, on CUDA the loading of its libraries.
+LARGE = """
+import json, sys, time
+import torch
+name, device, compiled = json.loads(sys.argv[1])
+from benchmarks.cases.large_models import NETWORKS, step_of
+step = step_of(NETWORKS[name], device, torch.compile if compiled else lambda model: model)
+wait = getattr(torch, device).synchronize
+def seconds():
+    wait()
+    start = time.perf_counter()
+    step()
+    wait()
+    return time.perf_counter() - start
+first = seconds()
+programs = torch.ocl.program_stats() if device == "ocl" else {}
+steady = min(seconds() for _ in range(10))
+print(json.dumps({"first": first, "steady": steady, **programs}))
+"""
+
+#: Networks whose first step is a figure of docs/performance.md.
+FIRST_STEPS = (
+    "ResNet-50 b64 f32",
+    "EfficientNet-B0 b64 f32",
+    "ViT-B/16 b64 bf16",
+    "Llama-1B token bf16",
+    "MLP 4096 b1024 f32",
+)
+
+
+def run(script, arguments, cache, **variables):
     """The times of a new process that keeps its kernels in the folder `cache` prints."""
     done = subprocess.run(
         [sys.executable, "-c", script, json.dumps(arguments)],
-        env={**os.environ, "TORCH_OCL_CACHE_DIR": cache, "TORCH_OCL_CACHE": "1"},
+        env={
+            **os.environ,
+            "TORCH_OCL_CACHE_DIR": cache,
+            "TORCH_OCL_CACHE": "1",
+            "TORCHINDUCTOR_CACHE_DIR": cache + "/inductor",
+            **variables,
+        },
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -89,16 +127,39 @@ def table():
         )
 
 
+def large(device, compiled, names):
+    """Lines of a Markdown table: each network's first step in a new process, cold, then warm."""
+    yield "| network | none cached | programs | all cached | steady step |"
+    yield "| --- | --- | --- | --- | --- |"
+    # Autograd takes one accelerator.
+    alone = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"} if device == "cuda" else {}
+    for name in names:
+        with tempfile.TemporaryDirectory() as cache:
+            cold, warm = (run(LARGE, (name, device, compiled), cache, **alone) for _ in range(2))
+        built = f"{cold['built']} in {cold['build_seconds']:.1f} s" if "built" in cold else ""
+        times = f"| {cold['first']:.2f} s | {built} | {warm['first']:.2f} s |"
+        yield f"| {name} {times} {warm['steady'] * 1e3:.2f} ms |"
+
+
 def main(arguments=None):
     from benchmarks.cases.models import PROFILED
 
     parser = argparse.ArgumentParser(description="Seconds of a network's first training step.")
-    parser.add_argument("network", choices=PROFILED, metavar="NETWORK", help=", ".join(PROFILED))
+    choices = (*PROFILED, "large")
+    parser.add_argument("network", choices=choices, metavar="NETWORK", help=", ".join(choices))
+    parser.add_argument("--device", choices=("ocl", "cuda"), default="ocl", help="of `large`")
+    parser.add_argument("--compile", action="store_true", help="`large` under torch.compile")
+    parser.add_argument("--case", default="", help="networks of `large` whose name contains this")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--dtype", choices=("bfloat16", "float16"), help="of autocast")
     parser.add_argument("--channels-last", action="store_true", help="how images lie in memory")
     parser.add_argument("--warm", action="store_true", help="with a cache warmed ahead")
     chosen = parser.parse_args(arguments)
+    if chosen.network == "large":
+        names = [name for name in FIRST_STEPS if chosen.case in name]
+        for line in large(chosen.device, chosen.compile, names):
+            print(line, flush=True)
+        return
     options = (chosen.network, chosen.batch, chosen.dtype, chosen.channels_last)
 
     def show(title, found):
