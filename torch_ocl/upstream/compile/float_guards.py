@@ -28,9 +28,9 @@ def install() -> None:
     from torch._functorch._aot_autograd import autograd_cache
     from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache
 
-    # PyTorch 2.11 has the older name alone.
+    # PyTorch 2.11 has another name.
     hint = "guarding_hint_or_throw"
-    hint = hint if hasattr(autograd_cache, hint) else "hint_int"
+    hint = hint if hasattr(autograd_cache, hint) else "size_hint"
     value_of_integer = getattr(autograd_cache, hint)
     upstream = AOTAutogradCache.try_load
     symints = AOTAutogradCache._filter_backed_symints.__func__
