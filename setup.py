@@ -23,7 +23,13 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 BUILD = ROOT / "build"
 # Files that CMake installs beside _C; an editable install needs these in the source tree too.
-COMPANIONS = ("libtorch_ocl.so", "_built_for.py", "device_count", "ops_manifest.json")
+COMPANIONS = (
+    "libtorch_ocl.so",
+    "_built_for.py",
+    "device_count",
+    "build_worker",
+    "ops_manifest.json",
+)
 # And the folders: what extensions are built with.
 COMPANION_FOLDERS = ("include", "share")
 

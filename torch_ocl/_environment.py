@@ -64,6 +64,11 @@ VARIABLES = {
     "TORCH_OCL_CACHE_SIZE": (
         "MiB of them to keep, about; those not used for longest go first; default 1024"
     ),
+    "TORCH_OCL_BUILD_WORKERS": (
+        "how many processes beside this one may build kernels that are missing; default: one less "
+        "than there are cores, and on a GPU as many as its memory allows; `0`: none, and a launch "
+        "waits for its kernel"
+    ),
     "TORCH_OCL_KERNEL_DIR": (
         "read kernels from this folder instead of the library, to edit them without a rebuild; "
         "several folders are separated by colons"

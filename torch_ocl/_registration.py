@@ -66,8 +66,10 @@ def _load_native() -> None:
     loaders, drivers = _loader.find_loaders(), _loader.find_drivers()
     _C.configure_loader(loaders, drivers)
     options = [("--loader", path) for path in loaders] + [("--driver", path) for path in drivers]
-    program = Path(_C.__file__).with_name("device_count")
-    _C.configure_device_count([str(program), *itertools.chain(*options)])
+    options = list(itertools.chain(*options))
+    programs = Path(_C.__file__).parent
+    _C.configure_device_count([str(programs / "device_count"), *options])
+    _C.configure_build_workers([str(programs / "build_worker"), *options])
 
 
 def _check_torch_version() -> None:

@@ -39,7 +39,7 @@ std::string source_of(const AOTIOclProgram& program) {
 }
 
 void build(int device, const AOTIOclProgram& program) {
-  ocl::device(device).programs().get_from_source(file_of(program), source_of(program), "");
+  ocl::device(device).programs().of_text(file_of(program), source_of(program), "").wait();
 }
 
 Generated* generated_of(AOTIOclKernelHandle handle) { return reinterpret_cast<Generated*>(handle); }

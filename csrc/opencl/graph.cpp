@@ -40,7 +40,7 @@ struct Graph::Node {
 /// Where in a kernel's argument a placeholder stands.
 struct Graph::Patch {
   Node* node;
-  Argument argument;
+  KernelArgument argument;
   std::vector<std::pair<size_t, size_t>> places;  // byte and placeholder
 };
 
@@ -129,7 +129,7 @@ bool Graph::placeholders_used() const { return std::ranges::find(used_, false) =
 
 void Graph::add_kernel(Device& device, cl_program program, const std::string& name,
                        const std::string& label, const NDRange& range,
-                       const std::vector<Argument>& arguments, int asserts) {
+                       const std::vector<KernelArgument>& arguments, int asserts) {
   auto node = std::make_unique<Node>();
   node->kind = Node::kernel;
   node->device = &device;
@@ -146,7 +146,7 @@ void Graph::add_kernel(Device& device, cl_program program, const std::string& na
     throw std::runtime_error("ocl: the arguments of " + name +
                              " changed while it was captured: capture again");
   }
-  for (const Argument& argument : arguments) {
+  for (const KernelArgument& argument : arguments) {
     OCL_CALL(&device, clSetKernelArg, node->handle, argument.index, argument.size,
              argument.bytes.empty() ? nullptr : argument.bytes.data());
     Patch patch{node.get(), argument, {}};

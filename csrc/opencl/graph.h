@@ -72,15 +72,10 @@ class Graph {
   /// A line for each command, and one for the kernels in command buffers once there are some.
   std::string describe() const;
 
-  struct Argument {
-    cl_uint index;
-    size_t size;              // of a local argument, too
-    std::vector<char> bytes;  // empty for those
-  };
   /// `asserts`: the index of the argument that is an AssertBuffer's memory, or -1.
   void add_kernel(Device& device, cl_program program, const std::string& name,
                   const std::string& label, const NDRange& range,
-                  const std::vector<Argument>& arguments, int asserts);
+                  const std::vector<KernelArgument>& arguments, int asserts);
   void add_copy(Device& device, const Location& to, const Location& from, size_t bytes);
   void add_fill(Device& device, const Location& to, const void* pattern, size_t pattern_bytes,
                 size_t bytes);

@@ -1,5 +1,6 @@
 #include "opencl/kernel.h"
 
+#include "opencl/deferred.h"
 #include "opencl/device_assert.h"
 #include "opencl/graph.h"
 #include "opencl/log.h"
@@ -33,7 +34,7 @@ LocalSizes filled_up(LocalSizes sizes, const Device& device, size_t own) {
 
 }  // namespace
 
-Kernel::Kernel(Device& device, cl_program program, std::string name, std::string file,
+Kernel::Kernel(Device& device, Program& program, std::string name, std::string file,
                std::string label)
     : device_(device),
       program_(program),
@@ -41,23 +42,35 @@ Kernel::Kernel(Device& device, cl_program program, std::string name, std::string
       file_(std::move(file)),
       label_(label.empty() ? name_ : std::move(label)) {
   check_not_forked();
+  if (program.ready() != nullptr) make();
+}
+
+/// The driver's kernel, with the arguments that were set before.
+void Kernel::make() {
   cl_int code = CL_SUCCESS;
-  handle_ = api().clCreateKernel(program, name_.c_str(), &code);
-  if (code != CL_SUCCESS) throw Error("clCreateKernel", code, &device, name_ + " of " + file_);
-  cl_ulong local = 0;
-  if (api().clGetKernelWorkGroupInfo(handle_, device.id(), CL_KERNEL_WORK_GROUP_SIZE,
+  cl_kernel made = api().clCreateKernel(program_.wait(), name_.c_str(), &code);
+  if (code != CL_SUCCESS) throw Error("clCreateKernel", code, &device_, name_ + " of " + file_);
+  if (api().clGetKernelWorkGroupInfo(made, device_.id(), CL_KERNEL_WORK_GROUP_SIZE,
                                      sizeof max_work_group_size_, &max_work_group_size_,
                                      nullptr) != CL_SUCCESS) {
-    max_work_group_size_ = device.properties().max_work_group_size;
+    max_work_group_size_ = device_.properties().max_work_group_size;
   }
-  if (api().clGetKernelWorkGroupInfo(handle_, device.id(), CL_KERNEL_LOCAL_MEM_SIZE, sizeof local,
+  cl_ulong local = 0;
+  if (api().clGetKernelWorkGroupInfo(made, device_.id(), CL_KERNEL_LOCAL_MEM_SIZE, sizeof local,
                                      &local, nullptr) == CL_SUCCESS) {
     local_memory_ = static_cast<size_t>(local);
+  }
+  handle_ = made;
+  // Buffers that it was given may be gone.
+  if (device_.addresses().epoch() != epoch_) forget_buffers();
+  for (const KernelArgument& argument : arguments()) {
+    const void* value = argument.bytes.empty() ? nullptr : argument.bytes.data();
+    OCL_CALL(&device_, clSetKernelArg, made, argument.index, argument.size, value);
   }
 }
 
 Kernel::~Kernel() {
-  if (!process_was_forked()) api().clReleaseKernel(handle_);
+  if (handle_ != nullptr && !process_was_forked()) api().clReleaseKernel(handle_);
 }
 
 std::string Kernel::describe(const NDRange& range) const {
@@ -66,7 +79,8 @@ std::string Kernel::describe(const NDRange& range) const {
 }
 
 void Kernel::set_uncached(cl_uint index, size_t size, const void* value) {
-  const cl_int code = api().clSetKernelArg(handle_, index, size, value);
+  const cl_int code =
+      handle_ == nullptr ? CL_SUCCESS : api().clSetKernelArg(handle_, index, size, value);
   if (__builtin_expect(code != CL_SUCCESS, 0)) {
     throw Error("clSetKernelArg", code, &device_,
                 "argument " + std::to_string(index) + " (" + std::to_string(size) + " bytes) of " +
@@ -88,10 +102,13 @@ void Kernel::set_local(cl_uint index, size_t bytes) {
   set_uncached_local(index, bytes);
   if (remembered) memos_[index].size = size;
   // Its size is remembered, under a number that is marked.
-  if (!remembered && Queue::captures()) remember_large(kLocal | index, sizeof bytes, &bytes);
+  if (!remembered && (Queue::records() || handle_ == nullptr)) {
+    remember_large(kLocal | index, sizeof bytes, &bytes);
+  }
 }
 
 void Kernel::set_uncached_local(cl_uint index, size_t bytes) {
+  if (handle_ == nullptr) return;
   const auto set_one = [this](cl_uint at, size_t size) {
     const cl_int code = api().clSetKernelArg(handle_, at, size, nullptr);
     if (__builtin_expect(code == CL_SUCCESS, 1)) return;
@@ -112,6 +129,8 @@ void Kernel::set_uncached_local(cl_uint index, size_t bytes) {
 }
 
 void Kernel::set_sub_buffer(Queue& queue, cl_uint index, cl_mem mem) {
+  queue.settle();
+  handle();
   set_uncached(index, sizeof mem, &mem);
   if (Graph* graph = queue.capture()) {
     if (mem != nullptr) graph->keep(mem);
@@ -128,10 +147,12 @@ void Kernel::forget_buffers() {
 void Kernel::remember_large(cl_uint index, size_t size, const void* value) {
   const auto* begin = static_cast<const char*>(value);
   large_[index].assign(begin, begin + size);
+  large_forgotten_ &= ~(uint64_t{1} << (index & 63));
 }
 
-void Kernel::record(Graph& graph, const NDRange& range) {
-  std::vector<Graph::Argument> arguments;
+/// Those that are remembered, which are all while launches are recorded.
+std::vector<KernelArgument> Kernel::arguments() const {
+  std::vector<KernelArgument> arguments;
   for (cl_uint index = 0; index < kMemoArguments; ++index) {
     const Memo& memo = memos_[index];
     const size_t size = memo.size & ~(kLocal | kBuffer);
@@ -162,7 +183,11 @@ void Kernel::record(Graph& graph, const NDRange& range) {
       if (argument.bytes.empty()) argument.size = sizes[argument.index];
     }
   }
-  graph.add_kernel(device_, program_, name_, label_, range, arguments,
+  return arguments;
+}
+
+void Kernel::record(Graph& graph, const NDRange& range) {
+  graph.add_kernel(device_, program_.wait(), name_, label_, range, arguments(),
                    checks_ ? static_cast<int>(asserts_index_) : -1);
 }
 
@@ -209,6 +234,7 @@ void Kernel::enqueue(Queue& queue, const NDRange& range) {
     record(*graph, range);
     return graph->added_by(queue);
   }
+  if (__builtin_expect(handle_ == nullptr || queue.defers(), 0) && defer(queue, range)) return;
   const bool traced = verbose(Verbose::launch);
   const uint64_t before = __builtin_expect(traced, 0) ? queue.enqueued() : 0;
   const cl_int code = enqueue_kernel(queue, handle_, range, label_);
@@ -223,9 +249,22 @@ void Kernel::enqueue(Queue& queue, const NDRange& range) {
   }
 }
 
+/// True if the launch waits in the queue, for its program or for what waits there. False where it
+/// can be enqueued now, or where somebody wants to see it enqueued.
+bool Kernel::defer(Queue& queue, const NDRange& range) {
+  const bool seen = profile::on() || verbose(Verbose::launch) || large_forgotten_ != 0;
+  if (seen || !queue.may_defer()) {
+    queue.settle();
+  } else if (queue.defer({&program_, name_, file_, label_, range, arguments(), {}})) {
+    return true;
+  }
+  handle();
+  return false;
+}
+
 void Kernel::after_first_launch(Queue& queue) {
   launched_ = true;
-  device_.programs().store_after_first_launch(program_, queue);
+  device_.programs().store_after_first_launch(program_.ready(), queue);
 }
 
 }  // namespace ocl

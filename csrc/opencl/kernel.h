@@ -21,21 +21,32 @@
 
 namespace ocl {
 
+class Program;
+
 /// A kernel of this thread, with a memo of its arguments: setting the same value again is free.
+/// Its program may still be on its way: then a launch waits in the queue (opencl/deferred.h).
 class Kernel {
  public:
   /// `file` is for messages, and `label` what profiles call it: its name where that is empty.
-  Kernel(Device& device, cl_program program, std::string name, std::string file = {},
+  Kernel(Device& device, Program& program, std::string name, std::string file = {},
          std::string label = {});
   ~Kernel();
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
-  cl_kernel handle() const { return handle_; }
+  /// Waits for the program. Throws Error if it does not build.
+  cl_kernel handle() {
+    if (__builtin_expect(handle_ == nullptr, 0)) make();
+    return handle_;
+  }
+  /// Whether the driver has it: it was launched, or asked for something.
+  bool is_made() const { return handle_ != nullptr; }
+  Program& program() { return program_; }
   Device& device() const { return device_; }
-  /// CL_KERNEL_WORK_GROUP_SIZE, and CL_KERNEL_LOCAL_MEM_SIZE; asked once.
-  size_t max_work_group_size() const { return max_work_group_size_; }
-  size_t local_memory() const { return local_memory_; }
+  /// CL_KERNEL_WORK_GROUP_SIZE, and CL_KERNEL_LOCAL_MEM_SIZE; asked once, after a wait for the
+  /// program.
+  size_t max_work_group_size() { return handle(), max_work_group_size_; }
+  size_t local_memory() { return handle(), local_memory_; }
 
   void set_buffer(cl_uint index, cl_mem mem) {
     // A released cl_mem's handle may name another buffer now, so remembered handles are dropped.
@@ -84,7 +95,11 @@ class Kernel {
       return;
     }
     set_uncached(index, size, value);
-    if (__builtin_expect(Queue::captures(), 0)) remember_large(index, size, value);
+    if (__builtin_expect(Queue::records() || handle_ == nullptr, 0)) {
+      remember_large(index, size, value);
+    } else {
+      large_forgotten_ |= uint64_t{1} << (index & 63);
+    }
   }
   /// A few words: a call of memcmp would take longer than the comparison.
   static bool same(const unsigned char* a, const void* b, size_t size) {
@@ -103,13 +118,16 @@ class Kernel {
   void set_uncached_local(cl_uint index, size_t bytes);
   void forget_buffers();
   void remember_large(cl_uint index, size_t size, const void* value);
+  void make();
+  std::vector<struct KernelArgument> arguments() const;
   void record(class Graph& graph, const struct NDRange& range);
+  bool defer(Queue& queue, const struct NDRange& range);
   void after_first_launch(Queue& queue);
   std::string describe(const struct NDRange& range) const;
 
   Device& device_;
-  cl_program program_;
-  cl_kernel handle_ = nullptr;
+  Program& program_;
+  cl_kernel handle_ = nullptr;  // null until the program is there and somebody asks
   std::string name_, file_, label_;
   size_t max_work_group_size_ = 1;
   size_t local_memory_ = 0;
@@ -118,8 +136,17 @@ class Kernel {
   bool checks_ = false;  // takes an AssertBuffer
   cl_uint asserts_index_ = 0;
   std::array<Memo, kMemoArguments> memos_;
-  // While graphs are captured, the arguments that have no memo.
+  // While launches are recorded, the arguments that have no memo; and by index those of them that
+  // were set since while nothing was recorded.
   std::map<cl_uint, std::vector<char>> large_;
+  uint64_t large_forgotten_ = 0;
+};
+
+/// An argument as clSetKernelArg takes it.
+struct KernelArgument {
+  cl_uint index;
+  size_t size;              // of a local argument, too
+  std::vector<char> bytes;  // empty for those
 };
 
 /// A launch geometry. The global size must be a multiple of the local size; kernels check bounds. A

@@ -48,7 +48,7 @@ class Pool {
     return *pool;
   }
 
-  std::unique_ptr<Kernel> take(cl_program program, const char* name) {
+  std::unique_ptr<Kernel> take(Program* program, const char* name) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto it = idle_.find({program, name});
     if (it == idle_.end() || it->second.empty()) return nullptr;
@@ -57,14 +57,14 @@ class Pool {
     return kernel;
   }
 
-  void give_back(cl_program program, std::unique_ptr<Kernel> kernel) {
+  void give_back(std::unique_ptr<Kernel> kernel) {
     std::lock_guard<std::mutex> lock(mutex_);
-    idle_[{program, kernel->name()}].push_back(std::move(kernel));
+    idle_[{&kernel->program(), kernel->name()}].push_back(std::move(kernel));
   }
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<cl_program, std::string>, std::vector<std::unique_ptr<Kernel>>> idle_;
+  std::map<std::pair<Program*, std::string>, std::vector<std::unique_ptr<Kernel>>> idle_;
 };
 
 /// The kernels of one thread: open addressing, linear probing, never deleted from.
@@ -77,7 +77,7 @@ class ThreadKernels {
       return;
     }
     for (Slot& slot : slots_) {
-      if (slot.kernel != nullptr) Pool::instance().give_back(slot.program, std::move(slot.kernel));
+      if (slot.kernel != nullptr) Pool::instance().give_back(std::move(slot.kernel));
     }
   }
 
@@ -90,15 +90,13 @@ class ThreadKernels {
     }
   }
 
-  Kernel& insert(const Key& key, uint64_t hash, cl_program program,
-                 std::unique_ptr<Kernel> kernel) {
+  Kernel& insert(const Key& key, uint64_t hash, std::unique_ptr<Kernel> kernel) {
     if (used_ * 2 >= slots_.size()) grow();
     Slot slot;
     slot.hash = hash;
     slot.family = key.family;
     slot.device = key.device;
     slot.defines.assign(key.defines.begin(), key.defines.end());
-    slot.program = program;
     slot.kernel = std::move(kernel);
     Kernel& result = *slot.kernel;
     place(std::move(slot));
@@ -113,7 +111,6 @@ class ThreadKernels {
     int device = 0;
     std::vector<Define> defines;
     std::unique_ptr<Kernel> kernel;  // null: free
-    cl_program program = nullptr;
 
     bool equals(const Key& key) const {
       return family == key.family && device == key.device && defines.size() == key.defines.size() &&
@@ -176,13 +173,13 @@ std::string label_of(std::span<const Define> defines, const KernelFamily& family
 
 Kernel& make(const KernelFamily& family, Device& device, ThreadKernels& kernels, const Key& key,
              uint64_t hash) {
-  const cl_program program = device.programs().get(family.file(), options_of(key.defines, family));
-  std::unique_ptr<Kernel> kernel = Pool::instance().take(program, family.name());
+  Program& program = device.programs().request(family.file(), options_of(key.defines, family));
+  std::unique_ptr<Kernel> kernel = Pool::instance().take(&program, family.name());
   if (kernel == nullptr) {
     kernel = std::make_unique<Kernel>(device, program, family.name(), family.file(),
                                       label_of(key.defines, family));
   }
-  return kernels.insert(key, hash, program, std::move(kernel));
+  return kernels.insert(key, hash, std::move(kernel));
 }
 
 }  // namespace
@@ -196,7 +193,10 @@ Kernel& KernelFamily::get(Device& device, std::span<const Define> defines) const
   static thread_local ThreadKernels kernels;
   const Key key{id_, device.index(), defines};
   const uint64_t hash = hash_of(key);
-  if (Kernel* kernel = kernels.find(key, hash)) return *kernel;
+  if (Kernel* kernel = kernels.find(key, hash)) {
+    if (__builtin_expect(!kernel->is_made(), 0)) kernel->program().begin();
+    return *kernel;
+  }
   return make(*this, device, kernels, key, hash);
 }
 

@@ -2,24 +2,49 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
+#include <condition_variable>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
-#include <string_view>
 
+#include "opencl/compiler.h"
 #include "opencl/device.h"
 
 namespace ocl {
 
-/// How many programs this process built from source, loaded from the disk cache, and the time
-/// spent.
-struct ProgramStats {
-  std::atomic<uint64_t> built{0}, loaded{0};
-  std::atomic<uint64_t> build_ns{0}, load_ns{0};
-};
-ProgramStats& program_stats();
-
+class BuildJob;
 class Queue;
+
+/// A program of a device's cache: there, or on its way. It lives as long as the cache.
+class Program {
+ public:
+  /// The driver's program; null while it is not there.
+  cl_program ready() const noexcept { return program_.load(std::memory_order_acquire); }
+  /// Waits for it if a build worker has begun with it, and builds it otherwise. Throws Error with
+  /// the file, the options and the build log if it does not build, at every call.
+  cl_program wait();
+  /// wait() for one of several threads that wait for programs each: one of them builds, and the
+  /// others leave theirs to the workers, where there are some.
+  cl_program wait_beside_others();
+  /// Loads it, or has a worker build it, unless one does; builds it where no worker can. Throws as
+  /// wait() does if it is known not to build.
+  void begin();
+
+ private:
+  friend class ProgramCache;
+  void set(cl_program program);
+
+  std::atomic<cl_program> program_{nullptr};
+  ProgramCache* cache_ = nullptr;
+  std::string name_, options_;
+  std::function<std::shared_ptr<const Source>()> source_;
+  // Held while the program is built: others wait for this program only.
+  std::mutex mutex_;
+  std::condition_variable job_over_;
+  std::shared_ptr<BuildJob> job_;   // guarded by the mutex, as is what follows
+  std::unique_ptr<Error> failure_;  // of the last build
+};
 
 /// A device's programs, in memory and on disk.
 ///
@@ -37,20 +62,21 @@ class ProgramCache {
   /// OCL_HAS_WORK_GROUP_REDUCE, OCL_SLOW_VLOAD_HALF. Contraction is off: fma happens only where it
   /// is written. -DOCL_PTX_TARGET=... has the driver's PTX retargeted (retarget.h);
   /// -DOCL_MAX_REGISTERS=... limits a work-item's registers where the compiler takes a limit (0:
-  /// none). -DOCL_LARGE_REGISTERS=1 asks Intel's compiler for twice as many. Throws Error with the
-  /// file, the options and the build log if it does not build; programs live as long as the cache.
-  /// Thread-safe.
-  cl_program get(const std::string& path, const std::string& options);
-  /// As get, for source text that is not a file (torch.ocl.compile_kernel); contraction is as
-  /// OpenCL C has it by default.
-  cl_program get_from_source(const std::string& name, const std::string& source,
-                             const std::string& options);
+  /// none). -DOCL_LARGE_REGISTERS=1 asks Intel's compiler for twice as many. What build workers can
+  /// build may come later: then this doesn't wait. Throws as Program::begin() does. Thread-safe.
+  Program& request(const std::string& path, const std::string& options);
+  /// As request, for source text that is not a file; contraction is as OpenCL C has it by default.
+  Program& request_from_source(const std::string& name, const std::string& source,
+                               const std::string& options);
+  /// Likewise, and nothing is begun: for who waits at once (torch.ocl.compile_kernel).
+  Program& of_text(const std::string& name, const std::string& source, const std::string& options);
   /// Called after a program's first launch, on `queue`: drivers with the quirk compiles_at_launch
   /// finish compiling only then, so the binary is stored now (and with that quirk the launch waited
   /// for, once per program built from source). Cheap when there is nothing to do.
   void store_after_first_launch(cl_program program, Queue& queue);
 
  private:
+  friend class Program;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "opencl/deferred.h"
 #include "opencl/device_assert.h"
 #include "opencl/graph.h"
 #include "opencl/log.h"
@@ -55,7 +56,10 @@ Queue::Handles Queue::create(cl_command_queue_properties properties, cl_int* cod
 }
 
 Queue::Queue(Device& device, int priority, int64_t stream)
-    : device_(device), priority_(priority), stream_(stream) {
+    : device_(device),
+      priority_(priority),
+      stream_(stream),
+      deferred_(std::make_unique<DeferredCommands>(*this)) {
   check_not_forked();
   cl_int code = CL_SUCCESS;
   plain_ = create(0, &code);
@@ -64,7 +68,10 @@ Queue::Queue(Device& device, int priority, int64_t stream)
 }
 
 Queue::Queue(Device& device, cl_command_queue theirs, int64_t stream)
-    : device_(device), priority_(0), stream_(stream) {
+    : device_(device),
+      priority_(0),
+      stream_(stream),
+      deferred_(std::make_unique<DeferredCommands>(*this)) {
   check_not_forked();
   OCL_CALL(&device, clRetainCommandQueue, theirs);
   // Whether it times commands was decided by those who made it.
@@ -91,6 +98,7 @@ Queue::~Queue() {
 // first and read then, in the one order of all such accesses: so one of them sees the other.
 void Queue::set_timed(bool timed) {
   check_not_forked();
+  settle();
   std::lock_guard<std::mutex> lock(switch_mutex_);
   if (shared_.load()) timed = true;
   if (timed == (handles() == &timed_)) return;
@@ -105,7 +113,7 @@ void Queue::set_timed(bool timed) {
   }
   switching_.store(true);
   while (submitting_.load() != 0) std::this_thread::yield();
-  api().clFinish(handle());  // who waits for results gets the device's failures
+  api().clFinish(handles()->main);  // who waits for results gets the device's failures
   handles_.store(timed ? &timed_ : &plain_);
   switching_.store(false);
 }
@@ -133,6 +141,7 @@ void Queue::completed(uint64_t number) {
 // enqueued: so whoever finds both equal comes after everything that this thread, or one it has
 // synchronised with, has enqueued.
 cl_command_queue Queue::immediate() {
+  settle();
   if (!has_immediate() || shared_.load(std::memory_order_relaxed)) return nullptr;
   const uint64_t number = enqueued();
   if (completed_.load(std::memory_order_acquire) == number) return handles()->immediate;
@@ -177,12 +186,29 @@ bool Queue::submit(profile::Kind kind, size_t bytes, bool blocking, const Enqueu
 void Queue::flush() {
   check_not_forked();
   flushed_.store(true, std::memory_order_relaxed);
-  OCL_CALL(&device_, clFlush, handle());
+  if (defers()) deferred_->advance();
+  OCL_CALL(&device_, clFlush, handles()->main);
+}
+
+bool Queue::defer(DeferredKernel&& launch) { return deferred_->add(std::move(launch)); }
+
+bool Queue::defer_write(void* address, const void* source, size_t bytes) {
+  if (!defers() || capture() != nullptr) return false;
+  const auto* begin = static_cast<const char*>(source);
+  return deferred_->add(DeferredWrite{device_.addresses().find(address), {begin, begin + bytes}});
+}
+
+void Queue::settle_deferred() { deferred_->settle(); }
+
+void Queue::set_defers(bool defers) {
+  deferring_.fetch_add(defers ? 1 : -1);
+  defers_.store(defers, std::memory_order_release);
 }
 
 void Queue::finish() {
   check_not_forked();
   check_not_captured(*this, "a wait");
+  settle();
   const uint64_t number = enqueued();
   if (!help()) OCL_CALL(&device_, clFinish, handle());
   completed(number);
@@ -207,6 +233,7 @@ void Queue::wait(cl_event event) {
 bool Queue::idle() {
   check_not_forked();
   check_not_captured(*this, "asking whether work is done");
+  settle();
   std::lock_guard<std::mutex> lock(idle_mutex_);
   const uint64_t number = enqueued();
   const bool shared = shared_.load();
@@ -247,6 +274,7 @@ AssertBuffer& Queue::asserts() {
 }
 
 std::optional<DeviceAssertion> Queue::take_assertion(bool finished) {
+  settle();
   const auto marked = [this] {
     return checks_.load(std::memory_order_relaxed) && checks_.exchange(false);
   };
@@ -336,6 +364,7 @@ void Queue::write(void* address, const void* source, size_t bytes, bool blocking
 
 void Queue::write(cl_mem mem, size_t offset, const void* source, size_t bytes, bool blocking) {
   check_not_forked();
+  settle();
   check_not_captured(*this, "a copy from the host");
   const auto kind = profile::Kind::host_to_device;
   const auto enqueue = [&](cl_command_queue queue, cl_bool wait, cl_event* event) {
@@ -363,6 +392,7 @@ void Queue::read(void* destination, const void* address, size_t bytes, bool bloc
 
 void Queue::read(void* destination, cl_mem mem, size_t offset, size_t bytes, bool blocking) {
   check_not_forked();
+  settle();
   check_not_captured(*this, "a copy to the host");
   const auto kind = profile::Kind::device_to_host;
   const auto enqueue = [&](cl_command_queue queue, cl_bool wait, cl_event* event) {
@@ -389,6 +419,7 @@ void Queue::copy(const Location& to, const Location& from, size_t bytes) {
     graph->add_copy(device_, to, from, bytes);
     return graph->added_by(*this);
   }
+  if (defers() && deferred_->add(DeferredCopy{to, from, bytes})) return;
   submit(profile::Kind::device_to_device, bytes, false,
          [&](cl_command_queue queue, cl_bool, cl_event* event) {
            OCL_CALL(&device_, clEnqueueCopyBuffer, queue, from.mem, to.mem, from.offset, to.offset,
@@ -406,6 +437,10 @@ void Queue::fill(const Location& to, const void* pattern, size_t pattern_bytes, 
   if (Graph* graph = capture()) {
     graph->add_fill(device_, to, pattern, pattern_bytes, bytes);
     return graph->added_by(*this);
+  }
+  if (defers()) {
+    const auto* begin = static_cast<const char*>(pattern);
+    if (deferred_->add(DeferredFill{to, {begin, begin + pattern_bytes}, bytes})) return;
   }
   submit(profile::Kind::fill, bytes, false, [&](cl_command_queue queue, cl_bool, cl_event* event) {
     OCL_CALL(&device_, clEnqueueFillBuffer, queue, to.mem, pattern, pattern_bytes, to.offset, bytes,

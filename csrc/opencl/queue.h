@@ -20,7 +20,9 @@
 
 namespace ocl {
 
+struct DeferredKernel;
 struct DeviceAssertion;
+class DeferredCommands;
 class Graph;
 
 /// One in-order queue. Thread-safe as OpenCL's own queue calls are.
@@ -39,7 +41,10 @@ class Queue {
   int64_t stream() const { return stream_; }
   /// For waits, for markers and for calls that wait themselves. Who enqueues work with it calls
   /// count() afterwards.
-  cl_command_queue handle() const { return handles_.load(std::memory_order_acquire)->main; }
+  cl_command_queue handle() {
+    settle();
+    return handles()->main;
+  }
   /// Whether that is a handle of this queue's own that doesn't time commands.
   bool is_plain() const { return handles() == &plain_; }
   /// For other commands: the queue's handle, which stays the same until this is gone. Never two at
@@ -47,13 +52,14 @@ class Queue {
   class Submission {
    public:
     explicit Submission(Queue& queue) : queue_(queue) {
+      queue.settle();
       queue.submitting_.fetch_add(1);
       if (__builtin_expect(queue.switching_.load(), 0)) queue.wait_for_switch();
     }
     ~Submission() { queue_.submitting_.fetch_sub(1, std::memory_order_release); }
     Submission(const Submission&) = delete;
     Submission& operator=(const Submission&) = delete;
-    cl_command_queue handle() const { return queue_.handle(); }
+    cl_command_queue handle() const { return queue_.handles()->main; }
 
    private:
     Queue& queue_;
@@ -70,6 +76,22 @@ class Queue {
   uint64_t enqueued() const { return enqueued_.load(std::memory_order_acquire); }
   /// The first `number` commands are done.
   void completed(uint64_t number);
+
+  /// Whether commands wait here until their programs are built (opencl/deferred.h). All that
+  /// follows then waits behind them.
+  bool defers() const { return defers_.load(std::memory_order_acquire); }
+  /// Whether commands may: nobody else enqueues on this queue.
+  bool may_defer() const { return !shared_.load(std::memory_order_relaxed); }
+  /// Waits for the programs, and enqueues what waits here. Whatever has to come behind it does
+  /// this: waits, events, copies to and from the host. A program that does not build is reported as
+  /// fail() does.
+  void settle() {
+    if (__builtin_expect(defers(), 0)) settle_deferred();
+  }
+  /// The launch waits here, if it has to. Otherwise false, and it is for the caller to enqueue.
+  bool defer(DeferredKernel&& launch);
+  /// A copy from the host of bytes that may change afterwards waits here. False if nothing does.
+  bool defer_write(void* address, const void* source, size_t bytes);
 
   void flush();
   /// Waits for all work. Throws Error if the device failed.
@@ -115,11 +137,14 @@ class Queue {
   /// The graph that commands are recorded in instead of being executed; null: none.
   Graph* capture() const { return capture_.load(std::memory_order_relaxed); }
   void set_capture(Graph* graph) {
+    settle();
     captures_.fetch_add((graph != nullptr ? 1 : 0) - (capture() != nullptr ? 1 : 0));
     capture_.store(graph);
   }
   /// Whether any queue has such a graph.
   static bool captures() { return captures_.load(std::memory_order_relaxed) != 0; }
+  /// Whether launches are recorded anywhere: in a graph, or until their programs are built.
+  static bool records() { return captures() || deferring_.load(std::memory_order_relaxed) != 0; }
 
  private:
   struct Handles {
@@ -129,6 +154,9 @@ class Queue {
   Handles create(cl_command_queue_properties properties, cl_int* code) const;
   const Handles* handles() const { return handles_.load(std::memory_order_acquire); }
   void wait_for_switch();
+  void settle_deferred();
+  void set_defers(bool defers);
+  friend class DeferredCommands;
 
   /// Waits for a command's event and releases it.
   void wait(cl_event event);
@@ -155,7 +183,9 @@ class Queue {
   std::atomic<bool> switching_{false};
   std::atomic<uint32_t> submitting_{0};
   std::atomic<Graph*> capture_{nullptr};
-  static inline constinit std::atomic<int> captures_{0};
+  static inline constinit std::atomic<int> captures_{0}, deferring_{0};
+  std::atomic<bool> defers_{false};
+  std::unique_ptr<DeferredCommands> deferred_;
   std::atomic<uint64_t> enqueued_{0}, completed_{0};
   std::atomic<bool> shared_{false};
   std::mutex last_mutex_;  // of the two below

@@ -15,6 +15,7 @@ void bind_stream(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);
 void bind_memory_history(pybind11::module_& module);
 void bind_diagnostics(pybind11::module_& module);
+void bind_origin();
 void bind_dispatch(pybind11::module_& module);
 void bind_precision(pybind11::module_& module);
 void bind_source_kernel(pybind11::module_& module);

@@ -12,6 +12,7 @@
 
 #include "engine/device_table.h"
 #include "opencl/api.h"
+#include "opencl/build_workers.h"
 #include "opencl/platform.h"
 #include "python/bindings.h"
 #include "runtime/device_count.h"
@@ -122,6 +123,7 @@ c10::DeviceIndex checked_index(int64_t index) {
 void bind_device(py::module_& module) {
   module.def("configure_loader", &configure_loader, py::arg("loaders"), py::arg("drivers"));
   module.def("configure_device_count", &configure_device_count, py::arg("command"));
+  module.def("configure_build_workers", &BuildWorkers::configure, py::arg("command"));
   module.def("device_count", &count_devices, release_gil());
   module.def("device_types", &types_of_devices, release_gil());
   module.def("unavailable_reason", &unavailable_reason, release_gil());

@@ -25,6 +25,7 @@ void bind_diagnostics(py::module_& module) {
     const ProgramStats& stats = program_stats();
     py::dict out;
     out["built"] = stats.built.load();
+    out["built_by_workers"] = stats.built_by_workers.load();
     out["loaded"] = stats.loaded.load();
     out["build_seconds"] = static_cast<double>(stats.build_ns.load()) * 1e-9;
     out["load_seconds"] = static_cast<double>(stats.load_ns.load()) * 1e-9;

@@ -177,7 +177,7 @@ void bind_generated_kernel(py::module_& module) {
   module.def(
       "build_generated",
       [](int index, const std::string& source, const std::string& file) {
-        ocl::device(index).programs().get_from_source(file, source, "");
+        ocl::device(index).programs().of_text(file, source, "").wait_beside_others();
       },
       release_gil());
   module.def("generated_kernel", &generated_kernel);

@@ -15,6 +15,7 @@ PYBIND11_MODULE(_C, module) {
   ocl::python::bind_memory(module);
   ocl::python::bind_memory_history(module);
   ocl::python::bind_diagnostics(module);
+  ocl::python::bind_origin();
   ocl::python::bind_source_kernel(module);
   ocl::python::bind_generated_kernel(module);
   ocl::python::bind_fused_product(module);

@@ -31,8 +31,9 @@ class SourceKernel {
   SourceKernel(int index, const std::string& source, const std::string& name,
                const std::string& options, const std::string& file)
       : index_(static_cast<c10::DeviceIndex>(index)),
-        kernel_(device(index), device(index).programs().get_from_source(file, source, options),
-                name) {}
+        kernel_(device(index), device(index).programs().of_text(file, source, options), name) {
+    kernel_.handle();
+  }
 
   /// Enqueues on the current stream. An empty `local` leaves the work-group size to the driver. An
   /// argument is the bytes of a scalar or struct, a number of bytes of local memory, or a device
@@ -58,11 +59,11 @@ class SourceKernel {
   }
 
   const std::string& name() const { return kernel_.name(); }
-  size_t max_work_group_size() const { return kernel_.max_work_group_size(); }
+  size_t max_work_group_size() { return kernel_.max_work_group_size(); }
   /// The kernel's own, without its arguments.
-  size_t local_memory() const { return kernel_.local_memory(); }
+  size_t local_memory() { return kernel_.local_memory(); }
 
-  cl_uint argument_count() const {
+  cl_uint argument_count() {
     cl_uint count = 0;
     OCL_CALL(&kernel_.device(), clGetKernelInfo, kernel_.handle(), CL_KERNEL_NUM_ARGS, sizeof count,
              &count, nullptr);
@@ -70,7 +71,7 @@ class SourceKernel {
   }
 
   /// The sizes of __attribute__((reqd_work_group_size)); zeros without one.
-  std::array<size_t, 3> required_local_size() const {
+  std::array<size_t, 3> required_local_size() {
     std::array<size_t, 3> size{};
     OCL_CALL(&kernel_.device(), clGetKernelWorkGroupInfo, kernel_.handle(), kernel_.device().id(),
              CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof size, size.data(), nullptr);
@@ -125,7 +126,7 @@ class SourceKernel {
   }
 
   /// Raises where the driver would compute wrong results in silence.
-  void check_local_arguments() const {
+  void check_local_arguments() {
     if (!kernel_.device().quirks().fixed_groups_lack_local_arguments ||
         required_local_size()[0] == 0) {
       return;
@@ -144,7 +145,7 @@ class SourceKernel {
 std::vector<std::string> kernel_names(int index, const std::string& source,
                                       const std::string& options, const std::string& file) {
   Device& owner = device(index);
-  cl_program program = owner.programs().get_from_source(file, source, options);
+  cl_program program = owner.programs().of_text(file, source, options).wait();
   size_t size = 0;
   const cl_int code = api().clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, 0, nullptr, &size);
   if (code == CL_INVALID_PROGRAM_EXECUTABLE) return {};  // Intel's CPU runtime, of no kernels
@@ -210,7 +211,7 @@ std::optional<std::vector<Parameter>> kernel_parameters(int index, const std::st
                                                         const std::string& file) {
   Device& owner = device(index);
   const std::string all =
-      build_options(owner, owner.programs().get_from_source(file, source, options)) +
+      build_options(owner, owner.programs().of_text(file, source, options).wait()) +
       " -cl-kernel-arg-info";
   struct Program {
     ~Program() {
@@ -225,13 +226,19 @@ std::optional<std::vector<Parameter>> kernel_parameters(int index, const std::st
   check(code, "clCreateProgramWithSource", &owner);
   const cl_device_id id = owner.id();
   OCL_CALL(&owner, clBuildProgram, program.handle, 1, &id, all.c_str(), nullptr, nullptr);
-  const Kernel kernel(owner, program.handle, name);
+  const struct Handle {
+    ~Handle() {
+      if (handle != nullptr) api().clReleaseKernel(handle);
+    }
+    cl_kernel handle;
+  } kernel{api().clCreateKernel(program.handle, name.c_str(), &code)};
+  check(code, "clCreateKernel", &owner);
   cl_uint count = 0;
-  OCL_CALL(&owner, clGetKernelInfo, kernel.handle(), CL_KERNEL_NUM_ARGS, sizeof count, &count,
+  OCL_CALL(&owner, clGetKernelInfo, kernel.handle, CL_KERNEL_NUM_ARGS, sizeof count, &count,
            nullptr);
   std::vector<Parameter> parameters;
   for (cl_uint i = 0; i < count; ++i) {
-    std::optional<Parameter> found = parameter(kernel.handle(), i);
+    std::optional<Parameter> found = parameter(kernel.handle, i);
     if (!found) return std::nullopt;
     parameters.push_back(*std::move(found));
   }

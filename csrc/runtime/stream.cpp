@@ -180,7 +180,7 @@ c10::Stream stream_from_external(c10::DeviceIndex index, cl_command_queue queue)
   std::lock_guard lock(streams.mutex);
   const c10::StreamId end = streams.end.load();
   for (c10::StreamId id = 0; id < end; ++id) {
-    const Queue* known = streams.queues[id].load();
+    Queue* known = streams.queues[id].load();
     if (known != nullptr && known->handle() == queue) return make_stream(index, id);
   }
   TORCH_CHECK(end < kMostStreams, "ocl:", static_cast<int>(index), " has streams of ",

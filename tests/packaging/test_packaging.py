@@ -148,7 +148,13 @@ def test_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("torch_ocl-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert f"+torch{'.'.join(torch.__version__.split('.')[:2])}-" in wheel.name
-    companions = ("libtorch_ocl.so", "_built_for.py", "device_count", "ops_manifest.json")
+    companions = (
+        "libtorch_ocl.so",
+        "_built_for.py",
+        "device_count",
+        "build_worker",
+        "ops_manifest.json",
+    )
     companions += ("include/torch_ocl/extension.h", "share/cmake/TorchOCL/TorchOCLConfig.cmake")
     assert {f"torch_ocl/{name}" for name in companions} <= set(names)
     assert not any(name.startswith(("tests/", "csrc/", "codegen/", "examples/")) for name in names)

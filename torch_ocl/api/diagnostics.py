@@ -38,5 +38,6 @@ def reset_launch_count(device: DeviceLike = None) -> None:
 
 def program_stats() -> dict[str, float]:
     """How many OpenCL programs this process built from source and loaded from the cache on disk
-    ("built", "loaded"), and the seconds that took ("build_seconds", "load_seconds")."""
+    ("built", "loaded"), how many of the first its build workers built ("built_by_workers"), and the
+    seconds that each took, added up ("build_seconds", "load_seconds")."""
     return _C.program_stats()

@@ -42,6 +42,7 @@ Candidates candidates_of(const Plan& plan) {
 /// Set where the driver turns out not to take programs assembled from PTX (see opencl/retarget.h):
 /// with more local memory than it compiles for, or at all.
 std::atomic<bool> large_tiles_failed{false}, warpgroups_failed{false};
+std::atomic<bool> large_tiles_work{false}, warpgroups_work{false};
 
 /// Whether Hopper's instructions take the operands as they lie.
 bool lies_for_warpgroups(const Plan& plan) {
@@ -227,6 +228,13 @@ void run(const Plan& source) {
   Kernel* kernel = nullptr;
   try {
     kernel = &kernel_of(plan, s);
+    // Whether the driver takes the first of its kind decides on all: that one is waited for.
+    const bool large = local_memory_of(plan, s) > plan.device.properties().local_memory;
+    std::atomic<bool>& works = large ? large_tiles_work : warpgroups_work;
+    if ((large || s.warpgroup) && !works.load(std::memory_order_relaxed)) {
+      kernel->handle();
+      works.store(true);
+    }
   } catch (const Error& error) {
     const bool large = local_memory_of(plan, s) > plan.device.properties().local_memory;
     if (!s.warpgroup && !large) throw;

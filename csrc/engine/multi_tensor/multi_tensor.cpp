@@ -132,6 +132,7 @@ class Batch {
     const at::DataPtr pinned = pinned_allocator()->allocate(bytes);
     write_words(static_cast<uint64_t*>(pinned.get()));
     at::DataPtr table = c10::GetAllocator(kDeviceType)->allocate(bytes);
+    if (queue.defer_write(table.get(), pinned.get(), bytes)) return table;
     queue.write(table.get(), pinned.get(), bytes, /*blocking=*/false);
     record_host_use(pinned.get(), queue);
     return table;

@@ -116,7 +116,8 @@ def tune_products() -> None:
 def _threads() -> ThreadPoolExecutor:
     global _pool
     if _pool is None:
-        count = max(1, min(4, len(os.sched_getaffinity(0))))
+        # One of them builds; the others wait for build workers.
+        count = max(1, min(32, len(os.sched_getaffinity(0))))
         _pool = ThreadPoolExecutor(count, thread_name_prefix="ocl-build")
         os.register_at_fork(after_in_child=_forget_threads)
     return _pool

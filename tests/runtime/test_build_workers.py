@@ -1,0 +1,203 @@
+"""Programs that other processes build, and launches that wait for them."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from tests.fresh import run_script
+
+# PoCL completes a program at its first launch, so nobody builds for it.
+WORKS = "PoCL" not in torch.ocl.get_device_name()
+TRAINING = """
+import sys, torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(
+    nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.GELU(), nn.MaxPool2d(2), nn.Flatten(),
+    nn.Linear(8 * 7 * 7, 32), nn.LayerNorm(32), nn.SiLU(), nn.Dropout(0.1), nn.Linear(32, 10),
+)
+model = model.to("ocl")
+x, y = torch.randn(4, 3, 16, 16).to("ocl"), torch.arange(4).to("ocl")
+optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
+torch.manual_seed(1)
+for _ in range(3):
+    optimiser.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimiser.step()
+stats = torch.ocl.program_stats()
+print(repr([loss.item(), *[p.double().sum().item() for p in model.parameters()]]))
+print(torch.ocl.program_stats()["built"] > 10, stats["built"] < 10)
+"""
+
+
+BY_WORKERS = "print(torch.ocl.program_stats()['built_by_workers'])"
+
+
+def run(code, cache, workers=2, **environment):
+    """What a program prints that finds nothing in its cache."""
+    environment = {
+        **os.environ,
+        "TORCH_OCL_CACHE_DIR": str(cache),
+        "TORCH_OCL_CACHE": "1",
+        "TORCH_OCL_BUILD_WORKERS": str(workers),
+        **environment,
+    }
+    done = run_script(textwrap.dedent(code), environment=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_network_trains_as_without(tmp_path):
+    ours, *counts = run(TRAINING, tmp_path / "a").splitlines()
+    alone, *_ = run(TRAINING, tmp_path / "b", workers=0).splitlines()
+    assert ours == alone
+    # The host was done before the programs were.
+    assert counts == [f"True {WORKS}"]
+
+
+def test_workers_build(tmp_path):
+    out = run(TRAINING + BY_WORKERS, tmp_path)
+    assert (int(out.split()[-1]) > 0) == WORKS
+
+
+@pytest.mark.parametrize(
+    "command", [["/nonexistent/build_worker"], ["/bin/false"], ["/bin/cat"], ["/bin/true"]]
+)
+def test_workers_that_fail(tmp_path, command):
+    """The process builds by itself."""
+    configured = f"from torch_ocl import _C\n_C.configure_build_workers({command!r})\n"
+    ours, count = run(configured + TRAINING + BY_WORKERS, tmp_path / "a").splitlines()[::2]
+    alone, *_ = run(TRAINING, tmp_path / "b", workers=0).splitlines()
+    assert (ours, count) == (alone, "0")
+
+
+WAITS = {
+    "item": "assert (x * 2 + 1).sum().item() == 3 * 1000",
+    "cpu": "assert (x.exp().log() + 1).round().cpu().eq(2).all()",
+    "event": """
+        event, other = torch.ocl.Event(), torch.ocl.Stream()
+        y = torch.erf(x) * 0 + 5
+        event.record()
+        with torch.ocl.stream(other):
+            other.wait_event(event)
+            z = y.sinh() * 0 + y
+        torch.ocl.synchronize()
+        assert z.cpu().eq(5).all() and event.query()
+        """,
+    "query": """
+        y = torch.erfinv(x * 0) + 7
+        while not torch.ocl.current_stream().query():
+            pass
+        assert y.cpu().eq(7).all()
+        """,
+    "graph": """
+        y = torch.cosh(x * 0) * 3
+        graph = torch.ocl.OclGraph()
+        with torch.ocl.graph(graph):
+            z = torch.atan(y) * 0 + y
+        graph.replay()
+        assert z.cpu().eq(3).all()
+        """,
+    "profile": """
+        y = torch.digamma(x)
+        with torch.profiler.profile() as profile:
+            z = torch.lgamma(x + 3).exp()
+            torch.ocl.synchronize()
+        assert (z.cpu() - 6).abs().max() < 1e-4
+        """,
+    "copies": """
+        y = torch.logit(x * 0.5)
+        z = torch.empty(1000, device="ocl")
+        z.copy_(y)
+        z[500:].fill_(3)
+        w = torch.full((10,), 4.0).to("ocl", non_blocking=True)
+        v = torch.full((10,), 6.0).pin_memory().to("ocl", non_blocking=True)
+        assert z.cpu().eq(torch.tensor([0.0, 3.0]).repeat_interleave(500)).all()
+        assert (w + v).cpu().eq(10).all()
+        """,
+    "threads": """
+        import threading
+        def work(k):
+            with torch.ocl.stream(streams[k % 2]):
+                y = x
+                for function in (torch.sin, torch.cos, torch.tan, torch.exp, torch.sinh)[k:]:
+                    y = function(y * 0) + k
+                results[k] = y.sum().item()
+        streams = [torch.ocl.current_stream(), torch.ocl.Stream()]
+        results = {}
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        assert results == {0: 0.0, 1: 1000.0, 2: 2000.0, 3: 3000.0}, results
+        """,
+    "memory": """
+        kept = []
+        for k in range(50):
+            y = torch.igamma(x + k, x + 1)
+            del y
+            torch.ocl.empty_cache()
+            kept.append(torch.full((1000,), float(k), device="ocl"))
+        assert all(one.cpu().eq(k).all() for k, one in enumerate(kept))
+        """,
+    "refused": """
+        import pytest
+        for function in (torch.bitwise_and, torch.gcd):
+            with pytest.raises(RuntimeError, match="not implemented for 'Float'"):
+                function(x, x)
+        """,
+    "long_list": """
+        y = torch.special.i0(x * 0)
+        for _ in range(9000):
+            y = y + 1
+        assert y.sum().item() == 9001 * 1000
+        """,
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_waits_see_all_work(tmp_path, name):
+    head = 'import torch\nx = torch.ones(1000).to("ocl")\n'
+    run(head + textwrap.dedent(WAITS[name]), tmp_path)
+
+
+BROKEN = """
+import torch
+from torch_ocl import _C
+text = '''kernel void broken(global float* x, ulong offset, constant ulong* n) { it is; }'''
+x = torch.ones(8, device="ocl")
+torch.ocl.synchronize()
+sizes = (False, 8), (False, 1), (False, 1)
+kernel = _C.generated_kernel(0, text, "broken", "f.cl", 1, "", [], "item_lanes", 1, 1, 1, sizes, 8)
+failures = []
+for _ in range(2):
+    try:
+        kernel(x)  # the line
+        launched = len(failures)
+        torch.ocl.synchronize()
+    except RuntimeError as error:
+        failures.append(str(error))
+print(failures)
+torch.ocl.synchronize()
+assert (x + 1).sum().item() == 16
+"""
+
+
+def test_a_program_that_does_not_build(tmp_path):
+    failures = eval(run(BROKEN, tmp_path).splitlines()[-1])
+    assert len(failures) == 2 and all("f.cl" in failure for failure in failures)
+
+
+def test_nothing_stays_behind(tmp_path):
+    """A program that ends without a wait ends, and its workers end with it."""
+    code = TRAINING.split("stats =")[0] + "print('ends')"
+    environment = {**os.environ, "TORCH_OCL_CACHE_DIR": str(tmp_path), "TORCH_OCL_CACHE": "1"}
+    environment["TORCH_OCL_BUILD_WORKERS"] = "2"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr
