@@ -285,6 +285,8 @@ void look(Registry& registry) {
 // controls, and releasing objects after that crashes the process at its very end.
 Registry& registry() {
   static Registry* const instance = new Registry;
+  // In a forked child a thread that is gone may hold the mutex: what was found by then stands.
+  if (process_was_forked()) return *instance;
   if (!instance->settled.load(std::memory_order_acquire)) {
     std::lock_guard<std::mutex> lock(instance->mutex);
     if (!instance->settled.load(std::memory_order_relaxed)) look(*instance);
@@ -299,7 +301,6 @@ bool is_initialized() noexcept { return initialized.load(std::memory_order_relax
 void detail::throw_forked() { throw std::runtime_error(kForked); }
 
 int device_count() noexcept {
-  if (process_was_forked()) return 0;
   try {
     const Registry& all = registry();
     return all.settled.load(std::memory_order_acquire) ? static_cast<int>(all.slots.size()) : 0;
@@ -309,7 +310,6 @@ int device_count() noexcept {
 }
 
 std::vector<std::string> device_types() {
-  if (process_was_forked()) return {};
   std::vector<std::string> types;
   const Registry& all = registry();
   if (!all.settled.load(std::memory_order_acquire)) return {};

@@ -24,9 +24,9 @@ Device& make_device(int index);
 /// `gpu`/`cpu`/`accelerator`, or a part of the vendor's, platform's or device's name,
 /// case-insensitive; order is kept, duplicates dropped; empty means unset). Enumerates on the first
 /// call. Never throws: 0 if OpenCL is not available, and then unavailable_reason() says why. In a
-/// forked child of an initialised process: 0.
+/// forked child of an initialised process: those that the parent had found. They can't be used.
 int device_count() noexcept;
-/// Why device_count() is 0, with what to install; empty otherwise.
+/// Why there is no device that can be used, with what to install; empty otherwise.
 std::string unavailable_reason();
 /// Devices and platforms that are not used, each with the reason. Enumerates on the first call.
 /// Empty in a forked child of an initialised process.

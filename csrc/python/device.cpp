@@ -128,7 +128,7 @@ void bind_device(py::module_& module) {
   module.def("device_types", &types_of_devices, release_gil());
   module.def("unavailable_reason", &unavailable_reason, release_gil());
   module.def("left_out_devices", &left_out_devices, release_gil());
-  module.def("is_initialized", &is_initialized);
+  module.def("is_initialized", [] { return is_initialized() && !process_was_forked(); });
   module.def("is_in_bad_fork", &process_was_forked);
   module.def("loader_path", [] { return api().loader_path; }, release_gil());
 

@@ -100,7 +100,7 @@ void bind_memory(py::module_& module) {
   });
   module.def("memory_stats", [](int index) {
     DeviceStats stats;
-    if (is_initialized()) {
+    if (is_initialized() && !process_was_forked()) {
       py::gil_scoped_release release;
       stats = allocator()->getDeviceStats(index_of(index));
     }
@@ -114,7 +114,7 @@ void bind_memory(py::module_& module) {
       [](int index) { allocator()->resetAccumulatedStats(index_of(index)); }, release_gil());
   module.def("host_memory_stats", [] {
     at::HostStats stats;
-    if (is_initialized()) {
+    if (is_initialized() && !process_was_forked()) {
       py::gil_scoped_release release;
       stats = at::getHostAllocator(kDeviceType)->get_stats();
     }

@@ -38,10 +38,10 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     set_device_unchecked(device.index());
   }
   // Autograd asks at its first backward pass, starts a thread for each device and then refuses to
-  // work in forked children: a program that only uses the CPU must not be told of any. See
-  // AutogradEngine in hooks.cpp.
+  // work in forked children: a program that only uses the CPU must not be told of any, nor a child
+  // that can't use them. See AutogradEngine in hooks.cpp.
   c10::DeviceIndex deviceCount() const noexcept override {
-    if (!is_initialized() && !autograd_knows()) return 0;
+    if (process_was_forked() || (!is_initialized() && !autograd_knows())) return 0;
     return static_cast<c10::DeviceIndex>(std::min<int>(count_devices(), kMaxDevices));
   }
 

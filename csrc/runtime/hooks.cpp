@@ -43,7 +43,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isAvailable() const override { return count_devices() > 0; }
   /// Autograd asks in the first steps of a backward pass that some device takes part in.
   bool hasPrimaryContext(c10::DeviceIndex index) const override {
-    if ((!is_initialized() && !autograd_knows()) || index >= count_devices()) return false;
+    if (process_was_forked() || (!is_initialized() && !autograd_knows())) return false;
+    if (index >= count_devices()) return false;
     AutogradEngine::start_missing_threads(torch::autograd::Engine::get_default_engine());
     return is_initialized();
   }

@@ -38,7 +38,7 @@ struct Stubs final : ProfilerStubs {
   void mark(const char*) const override {}
   void rangePush(const char*) const override {}
   void rangePop() const override {}
-  bool enabled() const override { return device_count() > 0; }
+  bool enabled() const override { return !process_was_forked() && device_count() > 0; }
   void onEachDevice(std::function<void(int)> visit) const override {
     const c10::DeviceIndex previous = current_device();
     for (int index = 0; index < device_count(); ++index) {

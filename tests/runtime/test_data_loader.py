@@ -166,3 +166,23 @@ assert numbers().equal(first) and len(first.unique()) == 24
 print("done")
 """
     assert run(body, "fork").split() == ["done"]
+
+
+def test_forked_workers_may_ask_for_devices_and_seed_them():
+    """As workers of programs do that seed all that there is."""
+    body = """
+class Asking(Squares):
+    def __getitem__(self, index):
+        torch.manual_seed(index)
+        if torch.ocl.is_available():
+            torch.ocl.manual_seed_all(index)
+        y = torch.ones(1, requires_grad=True)
+        (y * 2).sum().backward()
+        return torch.tensor([torch.ocl.device_count(), torch.rand(1).item(), y.grad.item()])
+weight = torch.ones(2, device="ocl", requires_grad=True)
+weight.sum()
+found = torch.cat(list(loader(Asking(), multiprocessing_context=context)))
+assert set(found[:, 0].tolist()) == {float(torch.ocl.device_count())}, found
+print("done")
+"""
+    assert run(body, "fork").split() == ["done"]

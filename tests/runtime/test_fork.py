@@ -53,6 +53,36 @@ def test_using_the_device_in_a_forked_child_raises(use):
     assert "status 7" in out
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "torch.ocl.is_available()",
+        "torch.ocl.device_count()",
+        "torch.accelerator.is_available()",
+        "torch.accelerator.device_count()",
+        "torch.ocl.manual_seed(3)",
+        "torch.ocl.manual_seed_all(3)",
+        "torch.ocl.seed()",
+        "__import__('torch_ocl')._C.device_types()",
+    ],
+)
+def test_a_forked_child_hears_what_its_parent_would(question):
+    out = run(
+        f"""
+        import os, torch
+        x = torch.ones(3, device="ocl")
+        x.cpu()
+        print({question}, flush=True)
+        if os.fork() == 0:
+            print({question}, flush=True)
+            os._exit(0)
+        os.wait()
+        """
+    )
+    parent, child = out.splitlines()
+    assert parent == child
+
+
 QUESTIONS = """
 torch.ocl.is_available() and torch.ocl.device_count()
 torch.accelerator.is_available() and torch.accelerator.current_stream()
@@ -93,8 +123,9 @@ def test_without_the_program_that_counts_opencl_is_started():
 
 def test_the_child_knows_it_and_may_use_the_cpu():
     inside = (
-        "assert torch.ocl._is_in_bad_fork() and not torch.ocl.is_available(); "
+        "assert torch.ocl._is_in_bad_fork() and not torch.ocl.is_initialized(); "
         "del x; torch.manual_seed(0); torch.ocl.empty_cache(); "
+        "assert torch.ocl.memory_allocated() == 0; "
         "y = torch.ones(3, requires_grad=True); (y * 2).sum().backward(); "
         "assert y.grad.eq(2).all()"
     )

@@ -21,13 +21,14 @@ from torch_ocl.api.device_arguments import (
 def is_available() -> bool:
     """True if there is a usable OpenCL device. Never raises; see unavailable_reason().
 
-    Does not initialise OpenCL: a process that has only asked can still be forked.
+    Does not initialise OpenCL: a process that has only asked can still be forked. A forked child of
+    a process that has used OpenCL hears what its parent would, and any use raises RuntimeError.
     """
     return _C.device_count() > 0
 
 
 def unavailable_reason() -> str:
-    """Why is_available() is False, with what to install; empty if there is a device."""
+    """Why there is no device to use, with what to install; empty if there is one."""
     return _C.unavailable_reason()
 
 
@@ -41,7 +42,7 @@ def device_count() -> int:
 
 def is_initialized() -> bool:
     """True once this process has used OpenCL."""
-    return _C.is_initialized() and not _C.is_in_bad_fork()
+    return _C.is_initialized()
 
 
 def _let_autograd_threads_end() -> None:

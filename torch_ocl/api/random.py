@@ -41,9 +41,14 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
         set_rng_state(state, index)
 
 
+def _is_usable() -> bool:
+    return _C.device_count() > 0 and not _C.is_in_bad_fork()
+
+
 def manual_seed(seed: int) -> None:
-    """Seeds the current device's generator; does nothing if there is no device."""
-    if _C.device_count() > 0:
+    """Seeds the current device's generator; does nothing if there is no device, or in a forked
+    child that can't use it."""
+    if _is_usable():
         default_generator().manual_seed(seed)
 
 
@@ -59,8 +64,9 @@ def manual_seed_all(seed: int) -> None:
 
 
 def seed() -> None:
-    """Seeds the current device's generator with a number that is different each time."""
-    if _C.device_count() > 0:
+    """Seeds the current device's generator with a number that is different each time; does nothing
+    where manual_seed() doesn't."""
+    if _is_usable():
         default_generator().seed()
 
 
