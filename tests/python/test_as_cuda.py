@@ -254,8 +254,10 @@ def test_lightning(accelerator):
     model = Model()
     trainer.fit(model, torch.utils.data.DataLoader(torch.randn(8, 4), batch_size=4))
     print(trainer.strategy.root_device.type, torch.ocl.launch_count() > 0)
+    # Its lines at the start say by that whether the GPU is used.
+    print(isinstance(trainer.accelerator, lightning.pytorch.accelerators.CUDAAccelerator))
     """
-    assert run(code) == ["cuda", "cuda", "True"]
+    assert run(code) == ["cuda", "cuda", "True", "True"]
 
 
 def test_a_wrong_value_is_said():

@@ -19,7 +19,9 @@ def _accelerators(module: ModuleType) -> None:
     trainers = getattr(module, "AcceleratorRegistry", None)
     registry = attribute(module, "ACCELERATOR_REGISTRY") if trainers is None else trainers
     if "ocl" not in registry:
-        kind = _accelerator_class(attribute(module, "Accelerator"))
+        # Lightning's own texts, and programs, ask whether the accelerator is one of CUDA's.
+        base = "CUDAAccelerator" if _choice.means_cuda() else "Accelerator"
+        kind = _accelerator_class(attribute(module, base))
         registry.register("ocl", kind, description=kind.__name__)
 
 
@@ -31,6 +33,9 @@ def _accelerator_class(base: type) -> type:
             if device.type != "ocl":
                 raise ValueError(f"Device should be ocl, got {device} instead.")
             torch.ocl.set_device(device)
+
+        def setup(self, *args: Any) -> None:
+            pass
 
         def teardown(self) -> None:
             torch.ocl.empty_cache()
