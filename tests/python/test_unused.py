@@ -209,6 +209,38 @@ def test_a_program_that_never_asks_for_cuda(run, then, lines):
     assert all("it never asked torch.cuda.is_available()" in line for line in found)
 
 
+FORKING = """
+import os, sys, torch
+how = sys.argv[1]
+if os.fork() == 0:
+    torch.ones(3, device="cpu" if how == "not" else sys.argv[2]).sum()
+    if how == "forked again":
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+    sys.exit() if how == "exit" else os._exit(0)
+os.wait()
+torch.ones(3).sum()
+"""
+
+
+@pytest.mark.parametrize("how, lines", [("not", 1), ("exit", 0), ("_exit", 0), ("forked again", 0)])
+def test_forked_children(run, how, lines):
+    variable = {"TORCH_OCL_AS_CUDA": "1"}
+    assert len(run("program.py", how, "cuda", text=FORKING, **variable)) == lines
+    assert len(run("program.py", how, "ocl", "--device=ocl", text=FORKING)) == lines
+
+
+def test_a_started_program_that_ends_at_once(run):
+    text = """
+import subprocess, sys, torch
+work = "import os, torch; torch.ones(3, device='cuda').sum(); os._exit(0)"
+subprocess.run([sys.executable, "-c", work], check=True)
+torch.ones(3).sum()
+"""
+    assert run("program.py", text=text, TORCH_OCL_AS_CUDA="1") == []
+
+
 def test_small_commands_say_nothing(run, tmp_path):
     """Nobody wants a line from each tool that imports torch, where the variable is always set."""
     variable = {"TORCH_OCL_AS_CUDA": "1"}

@@ -58,8 +58,7 @@ def watch() -> None:
         return
     _pid, _began = os.getpid(), time.process_time()
     text = _program_text()  # its file's name is gone at the end
-    if _environment.is_as_cuda() and not argument():
-        unused_children.watch(_was_used)
+    unused_children.watch(_was_used, _environment.is_as_cuda() and not argument())
     atexit.register(_at_exit)
     from torch_ocl.upstream import exit_status
 

@@ -1,7 +1,7 @@
 """Whether a process that a program started has used the device: the program speaks for all of them.
 
-The variable of the environment is all that both see. A program of the user's own puts the name of a
-file there, which a child makes once it has used the device, at its end.
+A child that has used the device makes a file at its end. A forked one knows its name. To others a
+program of the user's own tells it by a variable of the environment, all that both see.
 """
 
 import contextlib
@@ -14,7 +14,8 @@ from collections.abc import Callable
 from multiprocessing import parent_process, util
 
 _NAME = "_TORCH_OCL_USED"
-_own_file = ""  # of the program that made the name
+_file = ""  # the one that a child makes
+_is_parent = False  # whether this process has made the name
 _was_used: Callable[[], bool] = bool
 
 
@@ -31,22 +32,29 @@ def is_own_program() -> bool:
     return not is_installed and "setuptools" not in sys.modules
 
 
-def watch(was_used: Callable[[], bool]) -> None:
-    """Has the processes that this one starts tell it, or this one its parent."""
-    global _own_file, _was_used
+def watch(was_used: Callable[[], bool], through_environment: bool) -> None:
+    """Has the processes that this one forks tell it, and with `through_environment` all that it
+    starts. One that was started so tells its parent."""
+    global _file, _is_parent, _was_used
     _was_used = was_used
+    if through_environment and _NAME in os.environ:
+        _file = os.environ[_NAME]
+        _tell_before_exit()
+    else:
+        _file = os.path.join(tempfile.gettempdir(), f"torch_ocl_{secrets.token_hex(16)}")
+        _is_parent = True
+        if through_environment and parent_process() is None and is_own_program():
+            os.environ[_NAME] = _file
     if parent_process() is not None:
         _tell_at_end()
-    elif _NAME not in os.environ and is_own_program():
-        _own_file = os.path.join(tempfile.gettempdir(), f"torch_ocl_{secrets.token_hex(16)}")
-        os.environ[_NAME] = _own_file
     os.register_at_fork(after_in_child=_become_child)
     util.register_after_fork(sys.modules[__name__], _tell_at_end)
 
 
 def _become_child() -> None:
-    global _own_file
-    _own_file = ""
+    global _is_parent
+    _is_parent = False
+    _tell_before_exit()
 
 
 def _tell_at_end(*ignored: object) -> None:
@@ -54,27 +62,35 @@ def _tell_at_end(*ignored: object) -> None:
     util.Finalize(None, tell, exitpriority=0)
 
 
+def _tell_before_exit() -> None:
+    """For processes that end by os._exit(), as forked ones mostly do."""
+    from torch_ocl.upstream import exit_status
+
+    exit_status.before_os_exit(tell)
+
+
 def tell() -> None:
     """Makes the file, if this is a child that has used the device."""
-    path = os.environ.get(_NAME)
-    if path and path != _own_file and _was_used():
-        with contextlib.suppress(OSError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    # Whatever is wrong here, the process has done its work.
+    with contextlib.suppress(Exception):
+        if _file and not _is_parent and _was_used():
+            os.close(os.open(_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def is_child() -> bool:
     """Whether another process speaks for this one."""
-    return os.environ.get(_NAME, "") not in ("", _own_file)
+    return bool(_file) and not _is_parent
 
 
 def speaks_for_children() -> bool:
-    """Whether this process hears of what its children use."""
-    return bool(_own_file)
+    """Whether this process hears of all that its children use, and not only the forked ones."""
+    return _is_parent and os.environ.get(_NAME) == _file
 
 
 def take_answer() -> bool:
     """Whether a child of this program has used the device. Removes the file."""
-    with contextlib.suppress(OSError):
-        os.remove(_own_file)
-        return True
+    if _is_parent:
+        with contextlib.suppress(OSError):
+            os.remove(_file)
+            return True
     return False
