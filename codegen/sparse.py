@@ -51,7 +51,8 @@ def _implementation(function: NativeFunction, kernel: str, index: BackendIndex) 
     with native_function_manager(function):
         kind = kernel_signature(function, index).ptr_type()
     # Where upstream has it for symbolic sizes too, the plain one has no suffix.
-    return f'  m.impl("{function.func.name}", static_cast<{kind}>(&at::native::{kernel}));'
+    pointer = f"static_cast<{kind}>(&at::native::{kernel})"
+    return f'  m.impl("{function.func.name}", OnDevice<{pointer}>::call);'
 
 
 def sparse_source(aten: Aten) -> str:
@@ -69,6 +70,7 @@ def sparse_source(aten: Aten) -> str:
         [
             BANNER + "#include <ATen/core/Tensor.h>\n#include <torch/library.h>\n",
             *(f"#include <ATen/ops/{root}_native.h>" for root in sorted(headers)),
+            '\n#include "ops/sparse/on_device.h"',
             "\nnamespace ocl {\nnamespace {\n",
             *parts,
             "}  // namespace\n}  // namespace ocl\n",

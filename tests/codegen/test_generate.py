@@ -133,7 +133,7 @@ def test_sparse_functions_that_serve_every_device(generated):
     coo, compressed = text.split("TORCH_LIBRARY_IMPL(")[1:]
     assert coo.startswith("aten, SparsePrivateUse1")
     assert compressed.startswith("aten, SparseCsrPrivateUse1")
-    assert 'm.impl("sin", static_cast<at::Tensor (*)(const at::Tensor & self)>' in coo
+    assert 'm.impl("sin", OnDevice<static_cast<at::Tensor (*)(const at::Tensor & self)>' in coo
     assert 'm.impl("crow_indices"' in compressed
     # Functions of the CPU alone, and those that ours replace.
     assert 'm.impl("_coalesce"' not in coo and 'm.impl("sparse_mask"' not in coo

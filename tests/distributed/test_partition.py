@@ -73,6 +73,33 @@ def test_a_device_that_cant_be_split_is_listed_several_times():
         assert run(code, TORCH_OCL_PARTITION=str(parts), **device).split() == [str(parts), units]
 
 
+TWO = {"TORCH_OCL_PARTITION": "2", "TORCH_OCL_DEVICES": "0"}
+
+
+def test_sparse_tensors_of_another_device():
+    code = """
+    import torch
+    x = torch.eye(3, device="ocl:0").to_sparse()
+    rows = torch.eye(3, device="ocl:0").to_sparse_csr()
+    there = torch.device("ocl", 1)
+    for found in (
+        torch.empty(2, 2, layout=torch.sparse_coo, device=there),
+        torch.empty_like(x, device=there),
+        torch.sparse_coo_tensor((2, 2), device=there),
+        x.to(there),
+        x.cpu().to(there),
+        torch.zeros_like(x.to(there)),
+        torch.empty(2, 2, layout=torch.sparse_csr, device=there),
+        rows.to(there),
+        torch.zeros_like(rows.to(there)),
+    ):
+        values = found.values() if found.layout == torch.sparse_csr else found._values()
+        assert found.device == values.device == there, (found.device, values.device)
+    assert torch.equal((x.to(there) + x.to(there)).to_dense().cpu(), 2 * torch.eye(3))
+    """
+    run(code, **TWO)
+
+
 def test_data_parallel_in_one_process_names_what_to_use():
     code = """
     import torch
