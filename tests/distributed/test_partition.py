@@ -76,6 +76,55 @@ def test_a_device_that_cant_be_split_is_listed_several_times():
 TWO = {"TORCH_OCL_PARTITION": "2", "TORCH_OCL_DEVICES": "0"}
 
 
+def test_data_parallel_in_one_process():
+    """Results and gradients are those of the module alone."""
+    code = """
+    import copy, warnings, torch
+    from torch import nn
+    from torch.nn import parallel
+    warnings.simplefilter("error")
+    alone = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 2)).eval()
+    net, x = copy.deepcopy(alone).to("ocl"), torch.randn(5, 3)
+    alone(x).square().sum().backward()
+    for call in (
+        nn.DataParallel(net),
+        nn.DataParallel(net, ["ocl:0", "ocl:1"]),
+        nn.DataParallel(net, [0], 0),
+        lambda x: parallel.data_parallel(net, x),
+        lambda x: parallel.data_parallel(net, x, [0, 1]),
+        lambda x: parallel.data_parallel(net, None, [0], module_kwargs={"input": x.to("ocl")}),
+    ):
+        for place in ("cpu", "ocl:0"):
+            net.zero_grad()
+            out = call(x.to(place))
+            assert out.device == torch.device("ocl", 0)
+            torch.testing.assert_close(out.cpu(), alone(x))
+            out.square().sum().backward()
+            for mine, expected in zip(net.parameters(), alone.parameters(), strict=True):
+                torch.testing.assert_close(mine.grad.cpu(), expected.grad)
+    with torch.autocast("ocl", dtype=torch.bfloat16):
+        assert nn.DataParallel(net)(x).dtype == torch.bfloat16
+    with torch.no_grad():
+        assert nn.DataParallel(net, output_device=1)(x).device.index == 1
+    print(*nn.DataParallel(net).device_ids)
+    """
+    assert run(code, **TWO).split() == ["0", "1"]
+
+
+def test_devices_that_differ_are_not_taken_together():
+    code = """
+    import torch
+    from torch_ocl.upstream import data_parallel
+    kinds = {0: ("GPU", "a"), 1: ("CPU", "b"), 2: ("GPU", "a"), 3: ("GPU", "b")}
+    class Properties:
+        def __init__(self, index):
+            self.name, self.platform_name = kinds[index]
+    torch.ocl.get_device_properties = Properties
+    print(data_parallel._alike(kinds))
+    """
+    assert run(code).strip() == "[0, 2]"
+
+
 def test_sparse_tensors_of_another_device():
     code = """
     import torch
@@ -100,49 +149,53 @@ def test_sparse_tensors_of_another_device():
     run(code, **TWO)
 
 
-def test_data_parallel_in_one_process_names_what_to_use():
+def test_copies_of_torch_cuda_comm():
     code = """
     import torch
-    from torch import nn
     from torch.cuda import comm
-    from torch.nn import parallel
-    net, x = nn.Linear(2, 2).to("ocl"), torch.ones(4, 2, device="ocl")
-    refused = {
-        "DataParallel": lambda: nn.DataParallel(net),
-        "data_parallel": lambda: parallel.data_parallel(net, x),
-        "data_parallel, devices": lambda: parallel.data_parallel(net, x, ["ocl:0", "ocl:1"]),
-        "replicate": lambda: parallel.replicate(net, [0, 1]),
-        "replicate, detached": lambda: parallel.replicate(net, ["ocl:0", "ocl:1"], True),
-        "scatter": lambda: parallel.scatter(x, [0, 1]),
-        "scatter, CPU": lambda: parallel.scatter((x.cpu(), 3), [0, 1]),
-        "gather": lambda: parallel.gather([x, x], 0),
-        "gather to the CPU": lambda: parallel.gather([x, x], "cpu"),
-        "broadcast": lambda: comm.broadcast(x, [0, 1]),
-        "broadcast_coalesced": lambda: comm.broadcast_coalesced([x.cpu()], [0, 1]),
-        "reduce_add": lambda: comm.reduce_add([x, x], 0),
-        "reduce_add_coalesced": lambda: comm.reduce_add_coalesced([[x], [x]], 0),
-        "comm.scatter": lambda: comm.scatter(x.cpu(), [torch.device("ocl", 1)]),
-        "comm.gather": lambda: comm.gather([x.cpu()], destination="ocl:0"),
-    }
-    for name, call in refused.items():
-        try:
-            call()
-        except RuntimeError as error:
-            assert "DistributedDataParallel" in str(error), (name, error)
-        else:
-            raise AssertionError(name)
-    # One device is no matter.
-    for out in (
-        nn.DataParallel(net, device_ids=[0])(x),
-        nn.DataParallel(net, device_ids=[0])(x.cpu()),
-        parallel.data_parallel(net, x, [0]),
-        parallel.data_parallel(net, x.cpu(), [0]),
-        parallel.data_parallel(net, None, [0], module_kwargs={"input": x}),
-        *parallel.parallel_apply([net, net], [x, x], devices=[0, 0]),
+    x = torch.arange(6.0, device="ocl:0").view(3, 2)
+    def places(tensors):
+        return [tensor.device.index for tensor in tensors]
+    for source in (x, x.cpu()):
+        copies = comm.broadcast(source, [0, 1])
+        assert places(copies) == [0, 1] and all(torch.equal(c.cpu(), x.cpu()) for c in copies)
+        parts = comm.scatter(source, ["ocl:0", "ocl:1"])
+        assert places(parts) == [0, 1] and parts[1].tolist() == [[4, 5]]
+        assert comm.scatter(source, [1, 0], [1, 2])[1].tolist() == [[2, 3], [4, 5]]
+        assert comm.scatter(source, [0, 1], dim=1)[1].tolist() == [[1], [3], [5]]
+        outs = [torch.empty(3, 1, device=f"ocl:{i}") for i in range(2)]
+        assert comm.scatter(source, out=outs, dim=1)[1].tolist() == [[1], [3], [5]]
+        outs = [torch.empty(3, 2, device=f"ocl:{i}") for i in range(2)]
+        assert places(comm.broadcast(source, out=outs)) == [0, 1] and torch.equal(outs[0], x)
+    for destination in (None, 1, "cpu"):
+        whole = comm.gather(parts, destination=destination)
+        assert whole.tolist() == x.tolist()
+        assert whole.device == torch.device({None: "ocl:0", 1: "ocl:1"}.get(destination, "cpu"))
+    assert comm.gather(parts, out=torch.empty(3, 2)).tolist() == x.tolist()
+    mixed = [x, x.int(), x.t(), x * 1j, x.to_sparse()]
+    first, second = comm.broadcast_coalesced(mixed, [0, 1], buffer_size=16)
+    assert first[0] is x
+    for mine, expected in zip(second, mixed, strict=True):
+        assert mine.device.index == 1
+        mine = torch.view_as_complex(mine) if expected.is_complex() else mine
+        assert torch.equal(mine.cpu().to_dense(), expected.cpu().to_dense())
+    assert comm.reduce_add(copies, 1).tolist() == (x * 2).tolist()
+    (total,) = comm.reduce_add_coalesced([[copies[0]], [copies[1]]], 0)
+    assert total.tolist() == (x * 2).tolist() and total.device.index == 0
+    for wrong in (
+        lambda: comm.broadcast_coalesced([x], [1, 0]),
+        lambda: comm.broadcast(x, out=[torch.empty(2, device="ocl")]),
+        lambda: comm.scatter(x, [0, 1], [1, 1]),
+        lambda: comm.scatter(x, [0, 1], [3]),
+        lambda: comm.gather([x, x.cpu()]),
     ):
-        assert torch.equal(out.cpu(), net(x).cpu())
+        try:
+            wrong()
+        except RuntimeError:
+            continue
+        raise AssertionError
     """
-    run(code, TORCH_OCL_PARTITION="2", TORCH_OCL_DEVICES="0")
+    run(code, **TWO)
 
 
 def test_data_parallel_of_a_program_that_says_cuda():
@@ -155,8 +208,15 @@ def test_data_parallel_of_a_program_that_says_cuda():
         out = torch.nn.DataParallel(net.cpu(), device_ids=ids)(x)
         assert out.is_cuda and next(net.parameters()).is_cuda
         torch.testing.assert_close(out.cpu(), expected)
+    net = torch.nn.DataParallel(net).cuda()
+    assert net.device_ids == [0, 1]
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        out = net(x.cuda())
+    assert out.dtype == torch.bfloat16
+    out.sum().backward()
+    assert net.module.weight.grad.device == torch.device("cuda:0")
     """
-    run(code)
+    run(code, **TWO)
 
 
 def test_data_parallel_of_a_program_on_the_cpu_is_upstreams():

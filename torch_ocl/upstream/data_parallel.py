@@ -1,140 +1,221 @@
-"""torch.nn.parallel's functions that use several devices of one process know CUDA alone.
+"""torch.nn.parallel's functions that use several devices of one process.
 
-On `ocl` they run where one device is meant. Otherwise they say what to use instead: upstream's own
-errors name functions that builds for CUDA have."""
+Their copies are functions of torch._C that only builds for CUDA have. Here they are made of copies
+between tensors, for `ocl`. What is above them is upstream's: DataParallel, torch.cuda.comm.
+"""
 
+import contextlib
 import functools
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
-from torch.utils import _pytree
+from torch._utils import (
+    _flatten_dense_tensors,
+    _reorder_tensors_as,
+    _take_tensors,
+    _unflatten_dense_tensors,
+)
 
 from torch_ocl.upstream.as_cuda import names as cuda_to_ocl
 
-_INSTEAD = (
-    "it knows CUDA alone. Start a process for each, with torchrun, and wrap the module in "
-    "torch.nn.parallel.DistributedDataParallel"
-)
-#: All copies between devices pass these, those of replicate(), scatter() and gather() too. The
-#: functions of torch.cuda.comm are the same.
-_COPIES = (
-    "broadcast",
-    "broadcast_coalesced",
-    "gather",
-    "reduce_add",
-    "reduce_add_coalesced",
-    "scatter",
-)
+Tensors = Sequence[torch.Tensor]
+
+_thread = threading.local()  # whether DataParallel's module is on `ocl`
 
 
 def install() -> None:
-    """Changes DataParallel, data_parallel and the functions that copy between devices."""
-    # The package's attribute of that name is the function.
+    """Adds the copies, and has DataParallel take the devices that are meant."""
+    for copy in (
+        _broadcast,
+        _broadcast_coalesced,
+        _broadcast_out,
+        _gather,
+        _gather_out,
+        _scatter,
+        _scatter_out,
+    ):
+        if not hasattr(torch._C, copy.__name__):
+            setattr(torch._C, copy.__name__, torch.no_grad()(copy))
+    # The package's attributes of these names are functions.
     module = sys.modules["torch.nn.parallel.data_parallel"]
-    _hide_devices(module)
-    _check_class(module.DataParallel)
-    module.data_parallel = _checked_function(module.data_parallel)
-    torch.nn.parallel.data_parallel = module.data_parallel
-    copies = sys.modules["torch.nn.parallel.comm"]
-    for name in _COPIES:
-        setattr(copies, name, _refusing(getattr(copies, name)))
+    _choose_devices(module)
+    module.parallel_apply = _with_autocast(module.parallel_apply)
+    torch.nn.parallel.parallel_apply = module.parallel_apply
+    torch.cuda.nccl.is_available = _not_on_ocl(torch.cuda.nccl.is_available)
 
 
-def _hide_devices(module) -> None:
-    """DataParallel moves modules to the accelerator's devices, and scatters inputs. As without an
-    accelerator it runs the module as it is, on whatever device that is."""
-    upstream = module._get_available_device_type
+def _choose_devices(module: Any) -> None:
+    """DataParallel takes the accelerator's devices. As without an accelerator it runs a module on
+    the CPU as it is, unless "cuda" means `ocl`."""
+    available = module._get_available_device_type
 
-    @functools.wraps(upstream)
-    def get_available_device_type():
-        device_type = upstream()
-        is_ocl = device_type == "ocl" or cuda_to_ocl._installed
-        return None if is_ocl else device_type
+    @functools.wraps(available)
+    def get_available_device_type() -> str | None:
+        device_type = available()
+        hidden = device_type == "ocl" and not getattr(_thread, "is_meant", False)
+        return None if hidden else device_type
 
     module._get_available_device_type = get_available_device_type
+    module.DataParallel.__init__ = _meaning(module.DataParallel.__init__, 1)
+    module.data_parallel = torch.nn.parallel.data_parallel = _meaning(module.data_parallel, 0)
+    indices = module._get_all_device_indices
+
+    @functools.wraps(indices)
+    def get_all_device_indices() -> Any:
+        found = indices()
+        is_ocl = getattr(_thread, "is_meant", False) or cuda_to_ocl._installed
+        return _alike(found) if is_ocl else found
+
+    module._get_all_device_indices = get_all_device_indices
 
 
-def _check_count(name: str, device_ids) -> None:
-    count = torch.ocl.device_count() if device_ids is None else len(device_ids)
-    if count > 1:
-        raise RuntimeError(
-            f"{name} can't use {count} ocl devices: {_INSTEAD}; or pass device_ids=[0], or show "
-            "the program one device: TORCH_OCL_DEVICES=0."
+def _alike(indices: Iterable[int]) -> list[int]:
+    """The devices that are like the first one: not the CPU beside a GPU, nor the same CPU by
+    another driver."""
+    properties = {index: torch.ocl.get_device_properties(index) for index in indices}
+    kinds = {index: (p.name, p.platform_name) for index, p in properties.items()}
+    return [index for index, kind in kinds.items() if kind == next(iter(kinds.values()))]
+
+
+def _meaning(upstream: Callable[..., Any], position: int) -> Callable[..., Any]:
+    """The function, which has a module at that position, with `ocl` seen if the module is there."""
+
+    @functools.wraps(upstream)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        module = args[position] if len(args) > position else kwargs.get("module")
+        _thread.is_meant = isinstance(module, torch.nn.Module) and any(
+            parameter.device.type == "ocl" for parameter in module.parameters()
         )
+        try:
+            return upstream(*args, **kwargs)
+        finally:
+            _thread.is_meant = False
+
+    return wrapper
 
 
-def _is_on_ocl(module: torch.nn.Module) -> bool:
-    return any(parameter.device.type == "ocl" for parameter in module.parameters())
-
-
-def _check_class(kind: type) -> None:
-    constructor = kind.__init__
-
-    @functools.wraps(constructor)
-    def __init__(self, module, device_ids=None, output_device=None, dim=0):
-        if _is_on_ocl(module) or cuda_to_ocl._installed:
-            _check_count("torch.nn.DataParallel", device_ids)
-        constructor(self, module, device_ids, output_device, dim)
-        if cuda_to_ocl._installed:
-            # As upstream's does for one CUDA device.
-            first = device_ids[0] if device_ids else 0
-            module.to(torch.device("ocl", first) if isinstance(first, int) else first)
-
-    upstream = kind.forward
+def _with_autocast(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    """A replica's thread has no autocast of its own, and upstream asks for CUDA's."""
 
     @functools.wraps(upstream)
-    def forward(self, *inputs, **kwargs):
-        return upstream(self, *_moved(inputs, self.module), **_moved(kwargs, self.module))
+    def parallel_apply(modules: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        if torch.is_autocast_enabled("ocl"):
+            modules = [_under_autocast(each, torch.get_autocast_dtype("ocl")) for each in modules]
+        return upstream(modules, *args, **kwargs)
 
-    kind.__init__ = __init__
-    kind.forward = forward
-
-
-def _moved(inputs, module: torch.nn.Module):
-    """Inputs with their tensors on the module's device, if that is on `ocl`."""
-    found = (p.device for p in module.parameters() if p.device.type == "ocl")
-    device = next(found, None)
-    if device is None:
-        return inputs
-    return _pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), inputs)
+    return parallel_apply
 
 
-def _checked_function(upstream):
+def _under_autocast(module: Callable[..., Any], dtype: torch.dtype) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch.autocast("ocl", dtype=dtype):
+            return module(*args, **kwargs)
+
+    return call
+
+
+def _not_on_ocl(upstream: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Upstream warns that there is no NCCL, each time that gradients are added up."""
+
     @functools.wraps(upstream)
-    def data_parallel(
-        module, inputs, device_ids=None, output_device=None, dim=0, module_kwargs=None
-    ):
-        if not _is_on_ocl(module):
-            return upstream(module, inputs, device_ids, output_device, dim, module_kwargs)
-        _check_count("torch.nn.parallel.data_parallel", device_ids)
-        if not isinstance(inputs, tuple):
-            inputs = () if inputs is None else (inputs,)
-        return module(*_moved(inputs, module), **_moved(module_kwargs or {}, module))
+    def is_available(tensors: Any) -> bool:
+        return all(tensor.device.type != "ocl" for tensor in tensors) and upstream(tensors)
 
-    return data_parallel
+    return is_available
 
 
-def _refusing(upstream):
-    @functools.wraps(upstream)
-    def function(*args, **kwargs):
-        # A number is a device of the accelerator.
-        used = torch._C._get_accelerator().type == "ocl" and torch.ocl.is_initialized()
-        if used or any(map(_means_ocl, (*args, *kwargs.values()))):
+def _device(index: int | None) -> torch.device:
+    """A number is a device of the accelerator's, -1 the CPU, and nothing the current device."""
+    if not torch.ocl.is_initialized() and not cuda_to_ocl._installed:
+        raise RuntimeError("torch.nn.parallel copies between devices, and this program uses none")
+    if index == -1:
+        return torch.device("cpu")
+    return torch.device("ocl", torch.ocl.current_device() if index is None else index)
+
+
+def _broadcast(tensor: torch.Tensor, devices: Sequence[int]) -> list[torch.Tensor]:
+    return [tensor.to(_device(index), non_blocking=True) for index in devices]
+
+
+def _broadcast_out(tensor: torch.Tensor, out: Tensors) -> Tensors:
+    for index, each in enumerate(out):
+        if each.shape != tensor.shape:
             raise RuntimeError(
-                f"torch.nn.parallel's {upstream.__name__} can't copy between ocl devices: "
-                f"{_INSTEAD}. One tensor is copied by tensor.to('ocl:1')."
+                "Expected all output tensors to have same shape as the source tensor "
+                f"{tuple(tensor.shape)}, but output tensor at index {index} has {tuple(each.shape)}"
             )
-        return upstream(*args, **kwargs)
+        each.copy_(tensor, non_blocking=True)
+    return out
 
-    return function
+
+def _broadcast_coalesced(
+    tensors: Tensors, devices: Sequence[int], buffer_size: int
+) -> list[list[torch.Tensor]]:
+    """The tensors on each device, copied by chunks. The first device has them already."""
+    places = [_device(index) for index in devices]
+    if any(tensor.device != places[0] for tensor in tensors):
+        raise RuntimeError(f"All tensors must be on devices[0]: {devices[0]}")
+    made: list[list[torch.Tensor]] = [[] for _ in places[1:]]
+    for chunk in _take_tensors(tensors, buffer_size):
+        if chunk[0].is_sparse:
+            for place, copies in zip(places[1:], made, strict=True):
+                copies += [tensor.to(place) for tensor in chunk]
+            continue
+        flat = _flatten_dense_tensors(chunk)
+        for place, copies in zip(places[1:], made, strict=True):
+            moved = _unflatten_dense_tensors(flat.to(place, non_blocking=True), chunk)
+            copies += [tensor.data for tensor in moved]  # each with a version of its own
+    return [list(tensors), *(list(_reorder_tensors_as(copies, tensors)) for copies in made)]
 
 
-def _means_ocl(argument) -> bool:
-    """Whether it is a tensor or a device of `ocl`, or has one inside."""
-    if isinstance(argument, torch.Tensor | torch.device):
-        device = argument.device if isinstance(argument, torch.Tensor) else argument
-        return device.type == "ocl"
-    if isinstance(argument, str):
-        return argument.partition(":")[0] == "ocl"
-    return isinstance(argument, Iterable) and any(map(_means_ocl, argument))
+def _on(streams: Sequence[Any] | None, index: int) -> contextlib.AbstractContextManager[Any]:
+    stream = streams[index] if streams else None
+    return torch.ocl.stream(stream) if stream is not None else contextlib.nullcontext()
+
+
+def _scatter(
+    tensor: torch.Tensor,
+    devices: Sequence[int],
+    chunk_sizes: Sequence[int] | None,
+    dim: int,
+    streams: Sequence[Any] | None,
+) -> list[torch.Tensor]:
+    parts = tensor.split(chunk_sizes, dim) if chunk_sizes else tensor.chunk(len(devices), dim)
+    if chunk_sizes and len(chunk_sizes) != len(devices):
+        raise RuntimeError(
+            "Expected devices and chunk_sizes to be of same length, but got "
+            f"len(devices) = {len(devices)} and len(chunk_sizes) = {len(chunk_sizes)}"
+        )
+    scattered = []
+    for number, (part, index) in enumerate(zip(parts, devices, strict=False)):
+        with _on(streams, number):
+            scattered.append(part.to(_device(index), non_blocking=True))
+    return scattered
+
+
+def _scatter_out(
+    tensor: torch.Tensor, out: Tensors, dim: int, streams: Sequence[Any] | None
+) -> Tensors:
+    parts = tensor.split([each.size(dim) for each in out], dim)
+    for number, (part, each) in enumerate(zip(parts, out, strict=True)):
+        with _on(streams, number):
+            each.copy_(part, non_blocking=True)
+    return out
+
+
+def _moved(tensors: Tensors, place: torch.device) -> list[torch.Tensor]:
+    """The tensors on a device. A copy to the CPU is waited for."""
+    if any(tensor.device.type == "cpu" for tensor in tensors):
+        raise RuntimeError("Gather expects all inputs to be on devices, but one is on the CPU")
+    return [tensor.to(place, non_blocking=place.type != "cpu") for tensor in tensors]
+
+
+def _gather(tensors: Tensors, dim: int, destination: int | None) -> torch.Tensor:
+    return torch.cat(_moved(tensors, _device(destination)), dim)
+
+
+def _gather_out(tensors: Tensors, out: torch.Tensor, dim: int) -> torch.Tensor:
+    return torch.cat(_moved(tensors, out.device), dim, out=out)
