@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <stdexcept>
+#include <unordered_map>
 
 #include "opencl/device_types.h"
 #include "python/bindings.h"
@@ -83,6 +84,37 @@ void show_devices_as_cuda() {
   PyType_Modified(type);
 }
 
+/// `upstream` made a class's objects before. `convert` returns its arguments as (args, kwargs).
+struct Constructor {
+  newfunc upstream;
+  PyObject* convert;
+};
+
+std::unordered_map<PyTypeObject*, Constructor>& constructors() {
+  static auto* const all = new std::unordered_map<PyTypeObject*, Constructor>;
+  return *all;
+}
+
+PyObject* make_converted(PyTypeObject* type, PyObject* arguments, PyObject* named) {
+  PyTypeObject* base = type;  // classes that are derived later have the slot, too
+  while (!constructors().contains(base)) base = base->tp_base;
+  const Constructor& found = constructors().at(base);
+  const auto converted =
+      py::reinterpret_steal<py::object>(PyObject_Call(found.convert, arguments, named));
+  if (!converted) return nullptr;
+  PyObject *new_arguments = nullptr, *new_named = nullptr;
+  if (PyArg_ParseTuple(converted.ptr(), "OO", &new_arguments, &new_named) == 0) return nullptr;
+  return found.upstream(type, new_arguments, new_named);
+}
+
+/// Has a class written in C convert what its objects are made from. It stays the same class.
+void convert_arguments(const py::type& kind, const py::function& convert) {
+  auto* const type = reinterpret_cast<PyTypeObject*>(kind.ptr());
+  constructors().emplace(type, Constructor{type->tp_new, convert.inc_ref().ptr()});
+  type->tp_new = make_converted;
+  PyType_Modified(type);
+}
+
 /// Calls of classes whose metaclass is torch.Tensor's own.
 PyObject* construct(PyObject* type, PyObject* arguments, PyObject* named) {
   static PyObject* const tensor =
@@ -111,6 +143,7 @@ void set_tensor_constructor(const py::object& hook) {
 
 void bind_device_names(py::module_& module) {
   module.def("show_devices_as_cuda", &show_devices_as_cuda);
+  module.def("convert_arguments", &convert_arguments, py::arg("kind"), py::arg("convert"));
   module.def("set_tensor_constructor", &set_tensor_constructor, py::arg("hook"));
 }
 

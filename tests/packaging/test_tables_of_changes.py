@@ -17,11 +17,10 @@ HELPERS = {
         "as_cuda/converting",
         "as_cuda/cuda_runtime",
         "as_cuda/native",
-        "as_cuda/stand_in",
         "as_cuda/tensor_types",
         "compile/replacement",
     },
-    "integrations": {"_choice", "_patches"},
+    "integrations": {"_choice", "_patches", "_stand_in"},
 }
 #: Files that set something of others' all the same, and what. They name the device to torch, set up
 #: a program, or say why there is no device. The rest are objects of one graph, and counts.

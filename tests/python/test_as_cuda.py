@@ -52,6 +52,11 @@ next(torch.nn.Linear(2, 2).to(d).parameters()).device.type == "cuda"
 torch.cuda.get_device_properties(x.device).total_memory > 0
 torch.cuda.memory_allocated(x.device) > 0
 torch.optim.AdamW([torch.nn.Parameter(x)], fused=d.type == "cuda").defaults["fused"]
+type(x.device) is torch.device
+type(torch.Generator("cuda")) is torch.Generator
+type(torch.cuda.Stream()) is torch.cuda.Stream
+type("S", (torch.cuda.Stream,), {})("cuda:0").device == x.device
+b"cuda" in pickle.dumps(d) and b"ocl" not in pickle.dumps(d)
 """.strip().splitlines()
 
 
@@ -225,6 +230,46 @@ def test_the_default_tensor_type():
     assert run(code) == (
         "True True [1.0] True True True True True torch.float16 0 False False torch.float32".split()
     )
+
+
+WRITE = """
+import sys, torch
+x = torch.arange(3.0, device=sys.argv[1])
+torch.save({"x": x, "d": x.device}, sys.argv[2])
+"""
+READ = """
+import sys, torch
+seen = []
+def where(storage, place):
+    seen.append(place)
+    return storage.cuda() if place.startswith("cuda") else storage
+for place in (None, "cuda", "cuda:0", torch.device("cuda"), where, lambda storage, place: storage,
+              lambda storage, place: storage.cuda(), "cpu", {"cuda:0": "cpu"}, {"ocl:0": "cpu"}):
+    read = torch.load(sys.argv[1], map_location=place)
+    assert read["x"].tolist() == [0, 1, 2]
+    print(read["x"].device, read["d"])
+print(*seen)
+"""
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_files(tmp_path, old):
+    """Files that are written with the variable say "cuda". Those that say `ocl` are read, too."""
+    path = str(tmp_path / "x.pt")
+    write = WRITE.replace("sys.argv[2])", f"{path!r}, _use_new_zipfile_serialization={not old})")
+    read = READ.replace("sys.argv[1]", repr(path))
+    on_device, on_cpu = ["cuda:0", "cuda:0"], ["cpu", "cuda:0"]
+    expected = on_device * 5 + on_cpu + on_device + on_cpu * 3 + ["cuda:0"]
+    run(write.replace("sys.argv[1]", "'cuda'"))
+    with open(path, "rb") as file:
+        text = file.read()
+    assert b"cuda" in text and b"ocl" not in text
+    assert run(read) == expected
+    # Elsewhere it is a file of CUDA's.
+    elsewhere = f"import torch; print(torch.load({path!r}, map_location='ocl')['x'].device)"
+    assert run(elsewhere, TORCH_OCL_AS_CUDA="0") == ["ocl:0"]
+    run(write.replace("sys.argv[1]", "'ocl'"), TORCH_OCL_AS_CUDA="0")
+    assert run(read) == expected
 
 
 @pytest.mark.parametrize("accelerator", ["auto", "gpu", "cuda"])

@@ -1,4 +1,4 @@
-"""Stand-ins for classes written in C, or Rust, that can't be changed or derived from."""
+"""Stand-ins for classes written in C or Rust that can't be changed or derived from."""
 
 from collections.abc import Callable
 from typing import Any

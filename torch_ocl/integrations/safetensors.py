@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from torch_ocl.integrations._patches import attribute, replace
-from torch_ocl.upstream.as_cuda.stand_in import stand_in
+from torch_ocl.integrations._stand_in import stand_in
 
 
 def _safetensors(module: ModuleType) -> None:

@@ -7,16 +7,19 @@ from typing import Any
 
 import torch
 
-Device = torch.device  # the class itself: torch.device becomes a stand-in
-
 
 def to_ocl(value: Any) -> Any:
     """The `ocl` device for a name of CUDA's; anything else as it is."""
     if isinstance(value, str):
         return "ocl" + value[4:] if value == "cuda" or value.startswith("cuda:") else value
-    if type(value) is Device and value.type == "cuda":
-        return Device("ocl") if value.index is None else Device("ocl", value.index)
+    if type(value) is torch.device and value.type == "cuda":
+        return torch.device("ocl") if value.index is None else torch.device("ocl", value.index)
     return value
+
+
+def to_cuda(name: str) -> str:
+    """CUDA's name for one of `ocl`; others as they came."""
+    return "cuda" + name[3:] if name == "ocl" or name.startswith("ocl:") else name
 
 
 def is_of_torch(module: str) -> bool:
@@ -62,16 +65,12 @@ class Method:
         return hash(self._upstream)
 
 
-def converting_type(kind: type) -> Callable[..., Any]:
-    """A function that makes objects of a class, with its arguments converted."""
-
-    def make(*args: Any, **kwargs: Any) -> Any:
-        for name in ("device", "type"):
-            if name in kwargs:
-                kwargs[name] = to_ocl(kwargs[name])
-        return kind(*map(to_ocl, args), **kwargs)
-
-    return make
+def converted(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a class with names of CUDA's converted."""
+    for name in ("device", "type"):
+        if name in kwargs:
+            kwargs[name] = to_ocl(kwargs[name])
+    return tuple(map(to_ocl, args)), kwargs
 
 
 def converting_device_type(function: Callable[..., Any]) -> Callable[..., Any]:

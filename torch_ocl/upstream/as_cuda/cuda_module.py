@@ -18,8 +18,7 @@ from torch_ocl.api import names
 from torch_ocl.notices import unused
 from torch_ocl.upstream.as_cuda import cuda_runtime
 from torch_ocl.upstream.as_cuda import tensor_types as cuda_tensor_types
-from torch_ocl.upstream.as_cuda.converting import converting, converting_type, to_ocl
-from torch_ocl.upstream.as_cuda.stand_in import stand_in
+from torch_ocl.upstream.as_cuda.converting import converting, to_ocl
 
 #: CUDA's version for a device that has bfloat16 and the kernels for weights of 4 bits. Programs ask
 #: for it to choose a dtype.
@@ -44,7 +43,7 @@ _NO_CLOCK = "OpenCL's kernels have no clock"
 def install() -> None:
     """Changes torch.cuda and its parts."""
     theirs, ours = torch.cuda, torch.ocl
-    changed = {name: _of_cuda(name, getattr(ours, name)) for name in _shared_names()}
+    changed = {name: _of_cuda(getattr(ours, name)) for name in _shared_names()}
     changed["get_device_capability"] = _get_device_capability
     changed["get_device_properties"] = _get_device_properties
     changed["is_available"] = _is_available
@@ -76,12 +75,9 @@ def _shared_names() -> list[str]:
     return sorted(name for name in shared if callable(getattr(torch.ocl, name)))
 
 
-def _of_cuda(name: str, ours: Any) -> Any:
+def _of_cuda(ours: Any) -> Any:
     """A function or class of torch.ocl for torch.cuda."""
-    if not isinstance(ours, type):
-        return converting(ours)
-    takes_a_device = name in ("Stream", "StreamContext", "device", "device_of")
-    return stand_in(ours, converting_type(ours)) if takes_a_device else ours
+    return ours if isinstance(ours, type) else converting(ours)
 
 
 def _change_part(theirs: types.ModuleType, ours: types.ModuleType | None) -> None:

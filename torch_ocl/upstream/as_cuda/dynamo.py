@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from torch_ocl.upstream.as_cuda import tensor_types
-from torch_ocl.upstream.as_cuda.converting import Device, is_of_torch
+from torch_ocl.upstream.as_cuda.converting import is_of_torch
 
 
 def _change_devices(module: types.ModuleType) -> None:
@@ -22,7 +22,7 @@ def _change_devices(module: types.ModuleType) -> None:
 
     @functools.wraps(upstream)
     def const_getattr(self: Any, tx: Any, name: str) -> Any:
-        if name == "type" and type(self.value) is Device and self.value.type == "ocl":
+        if name == "type" and type(self.value) is torch.device and self.value.type == "ocl":
             return "ocl" if _traces_torch(tx) else "cuda"
         return upstream(self, tx, name)
 

@@ -5,11 +5,13 @@ before. A name becomes `ocl` on its way in. Where the program looks at a device 
 torch's own code sees `ocl` (csrc/python/device_names.cpp).
 """
 
+import copyreg
 import functools
 import inspect
 import os
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,16 +22,15 @@ from torch_ocl.notices import unused
 from torch_ocl.upstream.as_cuda import dynamo
 from torch_ocl.upstream.as_cuda import tensor_types as cuda_tensor_types
 from torch_ocl.upstream.as_cuda.converting import (
-    Device,
     Method,
+    converted,
     converting,
     converting_device_type,
     converting_device_type_first,
-    converting_type,
     is_of_torch,
+    to_cuda,
     to_ocl,
 )
-from torch_ocl.upstream.as_cuda.stand_in import stand_in
 
 _installed = False
 by_variable = False  # TORCH_OCL_AS_CUDA has done it, and not the program
@@ -96,10 +97,17 @@ def _register_for_scripts(changed: Any, upstream: Any) -> None:
 
 
 def _change_types() -> None:
-    torch.device = stand_in(Device, converting_type(Device))
-    _register_for_scripts(torch.device, Device)
-    for name in ("Event", "Generator", "Stream"):
-        setattr(torch, name, unavailable.stand_in_for(getattr(torch, name), converting_type))
+    from torch_ocl import _C
+
+    for kind in (torch.device, torch.Event, torch.Generator, torch.Stream):
+        _C.convert_arguments(kind, converted)
+    # As a CUDA program's: what it pickles says "cuda", and means `ocl` here wherever it is read.
+    copyreg.pickle(torch.device, _pickled)
+
+
+def _pickled(device: torch.device) -> tuple[type, tuple[Any, ...]]:
+    name = to_cuda(device.type)
+    return torch.device, (name,) if device.index is None else (name, device.index)
 
 
 def _change_tensors() -> None:
@@ -184,6 +192,8 @@ def _change_autocasts_of_old() -> None:
 
 
 def _change_loading() -> None:
+    """Files say "cuda", as those of a program on CUDA do, so they can be read there. Files that say
+    `ocl` are read all the same."""
     upstream = torch.load
 
     @functools.wraps(upstream)
@@ -192,19 +202,33 @@ def _change_loading() -> None:
             map_location = {
                 place: to_ocl(device)
                 for name, device in map_location.items()
-                for place in (name, to_ocl(name))
+                for place in (name, to_ocl(name), to_cuda(name))
             }
+        elif callable(map_location):
+            map_location = _given_cuda(map_location)
         return upstream(f, to_ocl(map_location), *args, **kwargs)
 
+    def tag(storage: Any) -> str | None:
+        return f"cuda:{storage.device.index}" if storage.device.type == "ocl" else None
+
     def restore(storage: Any, location: str) -> Any:
-        """Restores storages of files that were written on CUDA."""
         place = to_ocl(location)
         if place == location:
             return None
         return torch.serialization.default_restore_location(storage, place)
 
     torch.load = torch.serialization.load = load
-    torch.serialization.register_package(0, lambda storage: None, restore)
+    torch.serialization.register_package(0, tag, restore)
+
+
+def _given_cuda(place: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    """A program's function that says where a storage goes, by where it was."""
+
+    @functools.wraps(place)
+    def map_location(storage: Any, location: str) -> Any:
+        return place(storage, to_cuda(location))
+
+    return map_location
 
 
 def _of_activity(activity: Any) -> Any:
