@@ -272,6 +272,20 @@ def test_files(tmp_path, old):
     assert run(read) == expected
 
 
+def test_distributed_checkpoints(tmp_path):
+    """Files of several tensors are written by a loader that asks for the device's type."""
+    code = f"""
+    import torch
+    import torch.distributed.checkpoint as dcp
+    x = torch.arange(6.0, device="cuda")
+    dcp.save({{"x": x, "y": x * 2}}, checkpoint_id={str(tmp_path)!r})
+    found = {{"x": torch.zeros(6, device="cuda"), "y": torch.zeros(6, device="cuda")}}
+    dcp.load(found, checkpoint_id={str(tmp_path)!r})
+    print(torch.equal(found["x"], x) and torch.equal(found["y"], x * 2), found["x"].device)
+    """
+    assert run(code) == ["True", "cuda:0"]
+
+
 @pytest.mark.parametrize("accelerator", ["auto", "gpu", "cuda"])
 def test_lightning(accelerator):
     pytest.importorskip("lightning")

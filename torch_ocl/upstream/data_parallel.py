@@ -55,8 +55,7 @@ def _choose_devices(module: Any) -> None:
     @functools.wraps(available)
     def get_available_device_type() -> str | None:
         device_type = available()
-        hidden = device_type == "ocl" and not getattr(_thread, "is_meant", False)
-        return None if hidden else device_type
+        return None if device_type == "ocl" and not _is_meant() else device_type
 
     module._get_available_device_type = get_available_device_type
     module.DataParallel.__init__ = _meaning(module.DataParallel.__init__, 1)
@@ -66,10 +65,13 @@ def _choose_devices(module: Any) -> None:
     @functools.wraps(indices)
     def get_all_device_indices() -> Any:
         found = indices()
-        is_ocl = getattr(_thread, "is_meant", False) or cuda_to_ocl._installed
-        return _alike(found) if is_ocl else found
+        return _alike(found) if _is_meant() else found
 
     module._get_all_device_indices = get_all_device_indices
+
+
+def _is_meant() -> bool:
+    return getattr(_thread, "is_meant", False) or cuda_to_ocl._installed
 
 
 def _alike(indices: Iterable[int]) -> list[int]:

@@ -182,11 +182,14 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
 
 def _is_available() -> bool:
     """As torch.ocl.is_available, but to torch.compile's own code there is no CUDA: it asks in order
-    to call CUDA's parts of torch._C, which other builds lack."""
+    to call CUDA's parts of torch._C, which other builds lack. torch._utils asks for the type of the
+    device, which is `ocl` to torch."""
     caller = sys._getframe(1).f_globals.get("__name__", "")
     if not caller.startswith("torch."):
         unused.cuda_was_asked = True
-    return not caller.startswith("torch._inductor.") and torch.ocl.is_available()
+    if caller == "torch._utils" or caller.startswith("torch._inductor."):
+        return False
+    return torch.ocl.is_available()
 
 
 def _get_device_capability(device: Any = None) -> tuple[int, int]:
