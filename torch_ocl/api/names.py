@@ -45,6 +45,7 @@ NOT_APPLICABLE = {
     "torch.cuda.change_current_allocator": _ALLOCATOR,
     "torch.cuda.check_error": _CUDA,
     "torch.cuda.clock_rate": _SENSOR + " `get_device_properties().clock_rate` is the highest.",
+    "torch.cuda.comm": "Its functions serve ocl by that name: import torch.cuda.comm.",
     "torch.cuda.cudaStatus": _CUDA,
     "torch.cuda.cudart": _CUDA,
     "torch.cuda.current_blas_handle": _LIBRARY.format("matrix products"),

@@ -28,7 +28,7 @@ _PARTS = ("memory", "random", "streams", "graphs", "nvtx", "tunable")
 #: Upstream's stay, since what they call is there.
 _KEPT = {
     *("cudart", "check_error", "cudaStatus", "CudaError", "profiler.start", "profiler.stop"),
-    *("amp.amp_definitely_not_available", "amp.common", "nccl.is_available"),
+    *("amp.amp_definitely_not_available", "amp.common", "comm", "nccl.is_available"),
 }
 #: Private functions that programs call, each with the name whose reason it shares.
 _PRIVATE = {
