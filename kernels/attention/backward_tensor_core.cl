@@ -26,52 +26,15 @@
 #define FW (WALK / 8)  // 16 x 8 pieces of the weights
 #include "attention/tensor_core_pieces.clh"
 #include "attention/backward_arguments.clh"
+#include "attention/backward_weights.clh"
 #define FIRST_BYTES (WALK * LINE(DEPTH))
 #define STAGE_BYTES (FIRST_BYTES + WALK * LINE(COLUMNS))
 
-#if MASKED
-#define ADD_MASK(score, q, k) \
-  score += score_of_mask(LOAD_AS(C, MASK, head_mask, (q) * p.mask.row + (k) * p.mask.column))
-#else
-#define ADD_MASK(score, q, k)
-#endif
-/// Turns s, the scores of query q and key k, and slope, the product of grad and value, into the
-/// weight (0 if dropped, else scaled) and its gradient by the score. `checked`: the block has what
-/// is masked.
-#define WEIGH(s, slope, q, k, logarithm, product, checked)                \
-  do {                                                                    \
-    float score_ = s * factor;                                            \
-    if (checked) {                                                        \
-      if ((q) >= p.queries || (k) >= p.keys || (p.causal && (k) > (q))) { \
-        score_ = -INFINITY;                                               \
-      } else {                                                            \
-        ADD_MASK(score_, q, k);                                           \
-      }                                                                   \
-    }                                                                     \
-    const float weight_ = native_exp2(score_ - (logarithm));              \
-    const float keep_ = KEEP(row + (q), k);                               \
-    slope = weight_ * fma(slope, keep_, -(product));                      \
-    s = weight_ * keep_;                                                  \
-  } while (0)
-#if MODIFIED
-/// WEIGH for a score that is modified, and taken or not.
-#define WEIGH_MODIFIED(s, slope, q, k, logarithm, product, taken)  \
-  do {                                                             \
-    const float score_ = s * factor;                               \
-    s = native_exp2(MODIFY_IF(taken, score_, q, k) - (logarithm)); \
-    slope = s * (slope - (product));                               \
-    ADD_CAPTURED(score_, q, k, slope, s)                           \
-    slope = MODIFY_SLOPE(score_, q, k, slope, s);                  \
-  } while (0)
-#endif
 #if DROPOUT
 #define KEEP(row, k) keep_weight(p.seed, p.counter, row, k, keep_threshold, keep_scale)
 #else
 #define KEEP(row, k) 1.0f
 #endif
-
-/// A row that is masked whole has no weights.
-static inline float logarithm_of(float lse) { return lse == -INFINITY ? INFINITY : lse; }
 
 #define SWAP_STAGES          \
   do {                       \
@@ -181,7 +144,9 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
     _Pragma("unroll") for (uint i = 0; i < FW * 4; i++) {
       const uint r = i / 2 % 2, q_ = q0 + own_row + r * 8;
       const uint k_ = k0 + i / 4 * 8 + own_column + i % 2;
-      WEIGH(s[i], slope[i], q_, k_, logarithm[r], product[r], checked);
+      s[i] *= factor;
+      if (checked) MASK_SCORE(s[i], q_, k_);
+      WEIGH(s[i], slope[i], logarithm[r], product[r], KEEP(row + q_, k_));
     }
 #endif
     ADD_PRODUCTS(sums, slope, tile, DEPTH);
@@ -304,7 +269,9 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
 #if MODIFIED
       WEIGH_MODIFIED(s[i], slope[i], q_, k_, state.x, state.y, taken >> i & 1);
 #else
-      WEIGH(s[i], slope[i], q_, k_, state.x, state.y, checked);
+      s[i] *= factor;
+      if (checked) MASK_SCORE(s[i], q_, k_);
+      WEIGH(s[i], slope[i], state.x, state.y, KEEP(row + q_, k_));
 #endif
     }
     ADD_PRODUCTS(value_sums, s, tile + FIRST_BYTES, COLUMNS);

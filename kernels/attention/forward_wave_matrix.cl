@@ -12,25 +12,8 @@
 #define SPLIT 0
 #endif
 
-#define FD (WHOLE_DEPTH / PIECE_K)
-#define FK (BK / PIECE_M)
-#define FC (WHOLE_COLUMNS / PIECE_M)
-#define SCORES (FK * SUMS)  // of a work-item
-
-/// s = the scores of the tile's keys and the wave's queries.
-static ALWAYS_INLINE void score_keys(private Sums* s, private const Fragment* q,
-                                     local const ushort* tile, uint lane REGISTERS_PARAMETER) {
-  UNROLL_LANES
-  for (uint i = 0; i < FK; i++) s[i] = (Sums)(0);
-  UNROLL_LANES
-  for (uint d = 0; d < FD; d++) {
-    UNROLL_LANES
-    for (uint i = 0; i < FK; i++) {
-      const Fragment k = fragment_of(tile + i * PIECE_M * KEY_LINE, KEY_LINE, d * PIECE_K, lane);
-      s[i] = multiply(k, q[d], s[i] REGISTERS_PASSED);
-    }
-  }
-}
+#define FD (WHOLE(DEPTH) / PIECE_K)
+#define FC PIECES(COLUMNS)
 
 // The query and the key of a work-item's score i.
 #define QUERY_OF(i) own_query
@@ -66,20 +49,12 @@ static ALWAYS_INLINE void mask_scores(private float* s, uint own_query, uint fir
 #endif
 }
 
-/// A value for the work-items of a query, of theirs.
-static ALWAYS_INLINE float of_others(float x, uint lane REGISTERS_PARAMETER) {
-  return as_float(of_other_half(as_uint(x), lane REGISTERS_PASSED));
-}
-
 static inline float sum_of(Sums x) {
 #if SUMS == 16
-  const float8 eight = x.lo + x.hi;
+  return sum_of_eight(x.lo + x.hi);
 #else
-  const float8 eight = x;
+  return sum_of_eight(x);
 #endif
-  const float4 four = eight.lo + eight.hi;
-  const float2 two = four.lo + four.hi;
-  return two.x + two.y;
 }
 
 /// Takes the scores into the row's maximum, shrinks what was summed before, and turns scores into
@@ -109,22 +84,6 @@ static ALWAYS_INLINE void weigh_scores(private Sums* s, private float* maximum,
   }
 }
 
-/// sums += the tile's values times weights.
-static ALWAYS_INLINE void add_values(private Sums* sums, private const Sums* weights,
-                                     local const ushort* tile, uint lane REGISTERS_PARAMETER) {
-  UNROLL_LANES
-  for (uint i = 0; i < FK * (PIECE_M / PIECE_K); i++) {
-    const Fragment w = operand_of_sums(weights[i / (PIECE_M / PIECE_K)], i % (PIECE_M / PIECE_K),
-                                       lane REGISTERS_PASSED);
-    UNROLL_LANES
-    for (uint n = 0; n < FC; n++) {
-      const Fragment v =
-          fragment_of(tile + n * PIECE_M * VALUE_LINE, VALUE_LINE, i * PIECE_K, lane);
-      sums[n] = multiply(v, w, sums[n] REGISTERS_PASSED);
-    }
-  }
-}
-
 /// Stores a row's results, or with SPLIT what attention_combine wants of it: its number `at` among
 /// all, `to` its place in out. `keep`: the factor of weights that dropout kept.
 static ALWAYS_INLINE void store_row(private const Sums* sums, float maximum, float total,
@@ -143,26 +102,19 @@ static ALWAYS_INLINE void store_row(private const Sums* sums, float maximum, flo
   const float scale = total == 0 ? 0.0f : keep / total;
   if (lane < PIECE_N) ((global T*)lse)[at] = maximum + log2(total);
 #endif
+#if SPLIT
   UNROLL_LANES
   for (uint n = 0; n < FC; n++) {
     UNROLL_LANES
     for (uint r = 0; r < SUMS; r += 4) {
       const uint column = n * PIECE_M + SUM_LINE(lane, r);
       const float4 row = ((private const float4*)(sums + n))[r / 4] * scale;
-#if SPLIT
       if (column < COLUMNS) vstore4(row, 0, state + 2 + column);
-#elif ALIGNED
-      if (column < COLUMNS) STOREV_FROM(IN, C, 4, to + column * 2, 0, row);
-#else
-      UNROLL_LANES
-      for (uint i = 0; i < 4; i++) {
-        if (column + i < COLUMNS) {
-          STORE_FROM(IN, C, to, (column + i) * p.out.column, ((private const float*)&row)[i]);
-        }
-      }
-#endif
     }
   }
+#else
+  store_own(to, p.out.column, sums, COLUMNS, scale, lane);
+#endif
 }
 
 /// Global size: splits * blocks of BQ queries * ITEMS, batch * heads. Buffers: as
@@ -176,8 +128,8 @@ attention_forward_wave_matrix(global const char* query, const ulong query_offset
                               global char* workspace, const ulong workspace_offset,
                               const Arguments p, const T factor, const T keep_threshold,
                               const T keep_scale MODIFICATION_PARAMETERS) {
-  local ushort key_tile[KEY_ELEMENTS] __attribute__((aligned(16)));
-  local ushort value_tile[VALUE_ELEMENTS] __attribute__((aligned(16)));
+  local ushort key_tile[ELEMENTS(DEPTH)] __attribute__((aligned(16)));
+  local ushort value_tile[ELEMENTS_ACROSS(COLUMNS)] __attribute__((aligned(16)));
 #ifdef REGISTERS
   local uint registers[REGISTERS];
 #endif
@@ -190,27 +142,23 @@ attention_forward_wave_matrix(global const char* query, const ulong query_offset
   HEAD_BLOCKS(b, h);
 #endif
   const uint wave_query = WAVE_OF(item) * PIECE_N, own = wave_query + lane % PIECE_N;
-  Fragment q[FD];
-  UNROLL_LANES
-  for (uint d = 0; d < FD; d++) {
-    q[d] = fragment_of_row(query, own * (uint)p.query.row, (uint)p.query.column, d * PIECE_K,
-                           own < queries ? DEPTH : 0, lane);
-  }
+  Own q[FD];
+  load_own(q, query, p.query, own, own < queries, DEPTH, lane);
 
   float maximum = -INFINITY, total = 0;
   Sums sums[FC];
   UNROLL_LANES
   for (uint n = 0; n < FC; n++) sums[n] = (Sums)(0);
-  ushort8 held[HELD];
+  ushort8 held[MOST(HELD(DEPTH), HELD_ACROSS(COLUMNS))];
   uint k0 = first, next_k0;
   KINDS
   SKIP_KEYS(k0, kind, BK)
-  if (k0 < keys) fetch_keys(held, key, k0, keys - k0, item, p);
+  if (k0 < keys) fetch_rows(held, key + k0 * p.key.row * 2, p.key, keys - k0, DEPTH, item);
   for (; k0 < keys; k0 = next_k0 NEXT_KIND) {
     next_k0 = k0 + BK;
     SKIP_KEYS(next_k0, next_kind, BK)
-    store_keys(key_tile, held, item);
-    fetch_values(held, value, k0, keys - k0, item, p);
+    store_rows(key_tile, held, DEPTH, item);
+    fetch_across(held, value + k0 * p.value.row * 2, p.value, keys - k0, COLUMNS, item);
     // Everyone's keys are there, and no one reads the values before any more.
     barrier(CLK_LOCAL_MEM_FENCE);
     // A wave without queries, or whose queries see none of these keys. All work-items emulate.
@@ -218,7 +166,7 @@ attention_forward_wave_matrix(global const char* query, const ulong query_offset
         EMULATED || (wave_query < queries && !(p.causal && k0 >= q0 + wave_query + PIECE_N));
     Sums s[FK];
     if (works) {
-      score_keys(s, q, key_tile, lane REGISTERS_PASSED);
+      multiply_rows(s, q, key_tile, DEPTH, lane REGISTERS_PASSED);
       mask_scores((private float*)s, q0 + own, q0 + wave_query, queries, k0, keys, lane, factor,
                   p MASK_PASSED);
       weigh_scores(s, &maximum, &total, sums, lane REGISTERS_PASSED);
@@ -231,11 +179,13 @@ attention_forward_wave_matrix(global const char* query, const ulong query_offset
       }
 #endif
     }
-    store_values(value_tile, held, item);
-    if (next_k0 < keys) fetch_keys(held, key, next_k0, keys - next_k0, item, p);
+    store_across(value_tile, held, COLUMNS, item);
+    if (next_k0 < keys) {
+      fetch_rows(held, key + next_k0 * p.key.row * 2, p.key, keys - next_k0, DEPTH, item);
+    }
     // Everyone's values are there, and no one reads the keys any more.
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (works) add_values(sums, s, value_tile, lane REGISTERS_PASSED);
+    if (works) add_rows(sums, s, value_tile, COLUMNS, lane REGISTERS_PASSED);
   }
 
   total += of_others(total, lane REGISTERS_PASSED);

@@ -67,10 +67,10 @@ static ALWAYS_INLINE uint right_sums(local Stored* tile, uint item,
   const uint lane = LANE(item);
   Sums sum[FM * FN];
   for (uint i = 0; i < FM * FN; i++) sum[i] = (Sums)(0);
-  KEEP_SUMS(sum);
+  KEEP_SUMS(sum, FM * FN);
   for (uint k = 0; k < BK; k += PIECE_K) {
     multiply_piece(sum, tile, tile + A_ELEMENTS, k, lane REGISTERS_PASSED);
-    KEEP_SUMS(sum);
+    KEEP_SUMS(sum, FM * FN);
   }
   uint right = 0;
   for (uint e = 0; e < FM * FN * SUMS; e++) {

@@ -61,7 +61,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void ge
 #pragma unroll
   for (uint i = 0; i < FM * FN; i++) sum[i] = (Sums)(0);
 
-  KEEP_SUMS(sum);
+  KEEP_SUMS(sum, FM * FN);
   RAW_TILES(row0, column0, start, end, item);
   uint now = 0;
   if (left > 0) {
@@ -76,7 +76,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void ge
     local const Stored* y = tiles + now * STAGE + A_ELEMENTS + B_AT_PLACE(place_n * WN, 0);
     UNROLL_PIECES
     for (uint k = 0; k < BK; k += PIECE_K) multiply_piece(sum, x, y, k, lane REGISTERS_PASSED);
-    KEEP_SUMS(sum);
+    KEEP_SUMS(sum, FM * FN);
     now ^= 1;
     if (left > 0) {
       store_a(raw_a, tiles + now * STAGE, item);

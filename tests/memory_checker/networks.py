@@ -222,7 +222,8 @@ def attention():
 @family
 def waves():
     """AMD's matrix instructions, on a device that is taken for such a GPU (run.py), multiply heads
-    that are and are not whole pieces, keys that are split, with a mask and dropout; a product."""
+    that are and are not whole pieces, with a mask and dropout, and have their gradients; keys that
+    are split; a product."""
     keep = []
     for width, options in ((16, {"is_causal": True}), (21, {"dropout_p": 0.5})):
         query = torch.randn(1, 2, 19, width, dtype=torch.float16).to("ocl")
@@ -230,7 +231,9 @@ def waves():
         if not options.get("is_causal"):
             options["attn_mask"] = torch.randn(19, 37, dtype=torch.float16).to("ocl")
         attend = functional.scaled_dot_product_attention
-        keep.append(attend(query, key, key, enable_gqa=True, **options))
+        leaves = [t.requires_grad_() for t in (query, key)]
+        out = attend(query, key, key, enable_gqa=True, **options)
+        keep += [out, *torch.autograd.grad(out.square().sum(), leaves)]
     long = torch.randn(1, 1, 140, 16, dtype=torch.float16).to("ocl")
     keep.append(functional.scaled_dot_product_attention(long[:, :, :1], long, long))
     return [*keep, long[0, 0] @ long[0, 0].mT]

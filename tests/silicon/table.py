@@ -89,6 +89,8 @@ BUSY = (
     "conv_tiled",
     "attention_forward_local",
     "attention_forward_wave_matrix",
+    "attention_query_gradient_wave_matrix",
+    "attention_key_gradient_wave_matrix",
     "attention_query_gradient",
     "attention_key_gradient",
 )
