@@ -6,6 +6,7 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
+#include <torch/headeronly/version.h>
 
 #include "ops/_scaled_mm.h"
 #include "ops/_scaled_mm_v2.h"
@@ -61,6 +62,15 @@ bool are(c10::IntArrayRef recipe_a, c10::IntArrayRef recipe_b, at::blas::Scaling
   return recipe_a == c10::IntArrayRef(wanted) && recipe_b == c10::IntArrayRef(wanted);
 }
 
+void check_recipes(size_t scales_a, c10::IntArrayRef recipe_a, size_t scales_b,
+                   c10::IntArrayRef recipe_b) {
+  using at::blas::ScalingType;
+  TORCH_CHECK_VALUE((are(recipe_a, recipe_b, ScalingType::TensorWise) ||
+                     are(recipe_a, recipe_b, ScalingType::RowWise)) &&
+                        scales_a == 1 && scales_b == 1,
+                    "Invalid scaling configuration: ocl takes a scale per tensor or per row");
+}
+
 }  // namespace
 
 Tensor& _scaled_mm_out(const Tensor& self, const Tensor& mat2, const Tensor& scale_a,
@@ -84,17 +94,32 @@ Tensor _scaled_mm(const Tensor& self, const Tensor& mat2, const Tensor& scale_a,
                         out);
 }
 
+// From torch 2.14 on the shape and the dtype of the result are upstream's to find.
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14
+
+TORCH_IMPL_FUNC(_scaled_mm_v2_out)(const Tensor& self, const Tensor& mat2,
+                                   const at::ITensorListRef& scale_a, c10::IntArrayRef recipe_a,
+                                   c10::IntArrayRef /*swizzle_a*/,
+                                   const at::ITensorListRef& scale_b, c10::IntArrayRef recipe_b,
+                                   c10::IntArrayRef /*swizzle_b*/, at::OptionalTensorRef bias,
+                                   OptionalDtype out_dtype, c10::IntArrayRef /*contraction_dim*/,
+                                   bool use_fast_accum, const Tensor& out) {
+  check_recipes(scale_a.size(), recipe_a, scale_b.size(), recipe_b);
+  Tensor result = out;
+  _scaled_mm_out(self, mat2, *scale_a.begin(), *scale_b.begin(),
+                 bias.has_value() ? OptionalTensor(*bias) : std::nullopt, std::nullopt, out_dtype,
+                 use_fast_accum, result);
+}
+
+#else
+
 Tensor& _scaled_mm_v2_out(const Tensor& self, const Tensor& mat2, at::ArrayRef<Tensor> scale_a,
                           c10::IntArrayRef recipe_a, c10::IntArrayRef /*swizzle_a*/,
                           at::ArrayRef<Tensor> scale_b, c10::IntArrayRef recipe_b,
                           c10::IntArrayRef /*swizzle_b*/, const OptionalTensor& bias,
                           OptionalDtype out_dtype, c10::IntArrayRef /*contraction_dim*/,
                           bool use_fast_accum, Tensor& out) {
-  using at::blas::ScalingType;
-  TORCH_CHECK_VALUE((are(recipe_a, recipe_b, ScalingType::TensorWise) ||
-                     are(recipe_a, recipe_b, ScalingType::RowWise)) &&
-                        scale_a.size() == 1 && scale_b.size() == 1,
-                    "Invalid scaling configuration: ocl takes a scale per tensor or per row");
+  check_recipes(scale_a.size(), recipe_a, scale_b.size(), recipe_b);
   return _scaled_mm_out(self, mat2, scale_a[0], scale_b[0], bias, std::nullopt, out_dtype,
                         use_fast_accum, out);
 }
@@ -110,5 +135,7 @@ Tensor _scaled_mm_v2(const Tensor& self, const Tensor& mat2, at::ArrayRef<Tensor
   return _scaled_mm_v2_out(self, mat2, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b,
                            bias, dtype, contraction_dim, use_fast_accum, out);
 }
+
+#endif
 
 }  // namespace ocl::native
