@@ -167,7 +167,7 @@ def _end(text: str) -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 1 if no device works, or a command could not do its work."""
+    """Returns the exit status: 1 if something is wrong, or a command could not do its work."""
     options = _parse(arguments)
     if options.command == "run":
         _run(options)
@@ -181,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return tune.main(options)
         report = info.collect()
         print(json.dumps(report, indent=2) if options.json else info.text(report))
-        return 0 if any(device["works"] for device in report["devices"]) else 1
+        return 1 if report["problems"] else 0
     except (RuntimeError, TypeError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1

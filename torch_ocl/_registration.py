@@ -13,6 +13,8 @@ from torch_ocl.upstream import printing
 
 _BACKEND = "ocl"
 _UNTAKEN = ("privateuseone", _BACKEND)
+#: The torch that wheels are made for: the oldest, the newest. pyproject.toml has the same.
+_SUPPORTED = ((2, 11), (2, 15))
 _done = False
 
 
@@ -75,17 +77,31 @@ def _load_native() -> None:
 def _check_torch_version() -> None:
     """Comes before the library, which the linker refuses in words of its own."""
     try:
-        from torch_ocl._built_for import TORCH_VERSION
+        from torch_ocl import _built_for
     except ImportError:  # nothing is built, which loading the library says
         return
-    if _series(TORCH_VERSION) != _series(torch.__version__):
-        wanted = ".".join(_series(TORCH_VERSION))
+    built, here = _built_for.TORCH_VERSION, torch.__version__
+    if _series(built) != _series(here):
         raise RuntimeError(
-            f"it was built for torch {TORCH_VERSION}, this is torch {torch.__version__}. "
-            f"Install that torch (pip install 'torch=={wanted}.*'), or build torch_ocl again, in "
-            "its source folder: pip install --no-build-isolation --no-deps --force-reinstall ."
+            f"it was built for torch {built}, this is torch {here}. "
+            + _advice(_built_for.VERSION, _built_for.WHEELS, _series(built), _series(here))
         )
 
 
-def _series(version: str) -> list[str]:
-    return version.split("+")[0].split(".")[:2]
+def _advice(version: str, wheels: str, built: tuple[int, ...], here: tuple[int, ...]) -> str:
+    """Which wheel to take, or which torch where there is no such wheel."""
+    text = ""
+    if wheels and _SUPPORTED[0] <= here <= _SUPPORTED[1]:
+        wheel = f"torch-ocl=={version}+torch{'.'.join(map(str, here))}"
+        command = f"pip install '{wheel}' --extra-index-url {wheels}"
+        text = f"Take the wheel for it ({command}). Or install"
+    wanted = ".".join(map(str, built))
+    return (
+        f"{text or 'Install'} that torch (pip install 'torch=={wanted}.*'), or build torch_ocl "
+        "again, in its source folder: pip install --no-build-isolation --no-deps "
+        "--force-reinstall ."
+    )
+
+
+def _series(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in version.split("+")[0].split(".")[:2])

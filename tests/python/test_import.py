@@ -136,7 +136,8 @@ def test_another_version_of_torch(tmp_path):
     package.mkdir()
     for file in Path(torch_ocl.__file__).parent.glob("*.py"):
         shutil.copy(file, package)
-    (package / "_built_for.py").write_text('TORCH_VERSION = "2.3.1+cpu"')
+    built = 'TORCH_VERSION, VERSION, WHEELS = "2.3.1+cpu", "0.1.0", ""'
+    (package / "_built_for.py").write_text(built)
     (package / "_C.py").write_text("raise ImportError('undefined symbol')")
     code = "import torch; print(torch.ocl.unavailable_reason()); torch.ones(2).sum()"
     out = run(code, env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)

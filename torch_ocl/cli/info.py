@@ -1,6 +1,5 @@
 """The report of `python -m torch_ocl`: collect() finds it out, text() lays it out."""
 
-import glob
 import importlib
 import os
 import platform
@@ -11,7 +10,7 @@ from typing import Any
 import torch
 
 from torch_ocl import _environment
-from torch_ocl.cli import cache
+from torch_ocl.cli import cache, diagnosis
 
 
 def collect() -> dict[str, Any]:
@@ -19,7 +18,7 @@ def collect() -> dict[str, Any]:
 
     "stands_back" says why `import torch` alone doesn't add the device; it is empty if it does.
     "devices" are the usable ones, each tried with a small kernel. "left_out" are the others, with
-    the reason. "problems" are sentences that say what is wrong and how to mend it.
+    the reason. "problems" are sentences that say what is wrong, each with what mends it.
     """
     report: dict[str, Any] = {
         "torch_ocl": importlib.import_module("torch_ocl").__version__,
@@ -36,8 +35,6 @@ def collect() -> dict[str, Any]:
         "problems": [],
     }
     reason = torch.ocl.unavailable_reason()
-    if reason:
-        report["problems"].append(reason)
     native = _native()
     if native is not None:
         report["cache"] = cache.contents()
@@ -45,7 +42,7 @@ def collect() -> dict[str, Any]:
         if not reason:
             report["loader"] = native.loader_path()
             report["devices"] = [_device(i) for i in range(torch.ocl.device_count())]
-    report["problems"] += _problems(report)
+    report["problems"] = diagnosis.problems(report, reason)
     return report
 
 
@@ -88,34 +85,6 @@ def _trial(index: int) -> str:
     except Exception as error:  # whatever it is, the report goes on
         return f"{type(error).__name__}: {error}"
     return "" if total == 15.0 else f"1 + 2 + 3 + 4 + 5 gave {total}"
-
-
-def _problems(report: dict[str, Any]) -> list[str]:
-    found = []
-    for device in report["devices"]:
-        if not device["works"]:
-            found.append(
-                f"ocl:{device['index']} ({device['name']}) computes nothing: {device['error']} "
-                "Update its driver, or leave the device out by TORCH_OCL_DEVICES."
-            )
-    closed = [
-        node for node in glob.glob("/dev/dri/renderD*") if not os.access(node, os.R_OK | os.W_OK)
-    ]
-    if closed:
-        found.append(
-            f"You may not open {', '.join(sorted(closed))}, so GPUs behind it are not found. "
-            "Join its group: sudo usermod -aG render $USER, then log in again."
-        )
-    cache = report["cache"]
-    if cache is not None and not cache["folder"] and os.environ.get("TORCH_OCL_CACHE") != "0":
-        found.append(
-            "Compiled kernels are not kept, so every process compiles them again. Name a folder "
-            "that only you can write to: TORCH_OCL_CACHE_DIR=/path."
-        )
-    for name in _environment.unknown_names():
-        found.append(f"The variable {name} is unknown: {_environment.advice(name)}")
-    found += _environment.wrong_values()
-    return found
 
 
 def size_text(size: float) -> str:
@@ -180,7 +149,8 @@ def text(report: dict[str, Any]) -> str:
     if report["left_out"]:
         lines += ["", "Left out:", *_items(report["left_out"])]
     if report["problems"]:
-        lines += ["", "What is wrong:", *_items(report["problems"])]
+        # One line for each, so that what is to be run can be copied.
+        lines += ["", "What is wrong:", *(f"  - {line}" for line in report["problems"])]
     else:
         lines += ["", "Nothing is wrong."]
     return "\n".join(lines)
