@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Padding.h>
 #include <ATen/ops/empty.h>
+#include <torch/headeronly/version.h>
 
 #include <array>
 
@@ -112,9 +113,18 @@ void check_reflection(const at::Tensor& in, at::IntArrayRef padding) {
 }
 
 template <int axes>
+void check_input(const at::Tensor& in, at::IntArrayRef padding) {
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15
+  at::native::padding::check_valid_input(in, padding, axes);
+#else
+  at::native::padding::check_valid_input<axes>(in, padding);
+#endif
+}
+
+template <int axes>
 void resize_padded(const char* name, const at::Tensor& in, at::IntArrayRef padding,
                    at::Tensor& out) {
-  at::native::padding::check_valid_input<axes>(in, padding);
+  check_input<axes>(in, padding);
   const c10::DimVector sizes = padded_sizes(name, in, padding);
   bool empty = false;
   for (size_t i = sizes.size() - axes; i < sizes.size(); ++i) empty |= sizes[i] == 0;
@@ -126,7 +136,7 @@ void resize_padded(const char* name, const at::Tensor& in, at::IntArrayRef paddi
 template <int axes>
 void check_gradient(const char* name, const at::Tensor& grad_out, const at::Tensor& in,
                     at::IntArrayRef padding) {
-  at::native::padding::check_valid_input<axes>(in, padding);
+  check_input<axes>(in, padding);
   const c10::DimVector sizes = padded_sizes(name, in, padding);
   TORCH_CHECK(grad_out.sizes() == at::IntArrayRef(sizes), name, ": expected grad_output of shape ",
               at::IntArrayRef(sizes), ", but got ", grad_out.sizes());
@@ -151,7 +161,7 @@ void structured_reflection_pad1d_backward_out::impl(const at::Tensor& grad_outpu
 
 at::Tensor& reflection_pad2d_out(const at::Tensor& self, at::IntArrayRef padding, at::Tensor& out) {
   check_same_dtype(out, self.scalar_type());
-  at::native::padding::check_valid_input<2>(self, padding);
+  check_input<2>(self, padding);
   check_reflection(self, padding);
   resize_padded<2>("reflection_pad2d", self, padding, out);
   pad("reflection_pad2d", self, padding, out, Mode::reflect);
