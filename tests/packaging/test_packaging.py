@@ -19,6 +19,11 @@ import torch_ocl
 from tests import build_folder
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools" / "wheels"))
+
+import contents  # noqa: E402
+import write_index  # noqa: E402
+
 PACKAGE = Path(torch_ocl.__file__).parent
 
 
@@ -157,7 +162,7 @@ def test_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
     )
     companions += ("include/torch_ocl/extension.h", "share/cmake/TorchOCL/TorchOCLConfig.cmake")
     assert {f"torch_ocl/{name}" for name in companions} <= set(names)
-    assert not any(name.startswith(("tests/", "csrc/", "codegen/", "examples/")) for name in names)
+    assert contents.problems_of(wheel) == []
 
     # Its own site-packages come first; torch is borrowed from this environment, whose .pth files
     # (the editable install of this package among them) are not read there.
@@ -173,7 +178,8 @@ def test_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
         "x = torch.arange(6., device='ocl').reshape(2, 3); print((x @ x.t()).sum().item())"
     )
     drivers = list(Path(sys.prefix, "lib").glob("libintelocl.so"))
-    environment = {"OCL_ICD_FILENAMES": str(drivers[0])} if drivers else {}
+    environment = {"TORCH_OCL_DEVICES": os.environ.get("TORCH_OCL_DEVICES") or "0"}
+    environment |= {"OCL_ICD_FILENAMES": str(drivers[0])} if drivers else {}
     output = run_python(python, code, tmp_path, **environment).split()
     assert output[0].startswith(str(site))
     assert float(output[1]) == 83.0
@@ -195,3 +201,47 @@ def test_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
     )
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert float(run_python(python, program, tmp_path, **environment)) > 0
+
+
+def test_what_a_wheel_must_not_hold(tmp_path: Path) -> None:
+    """A library with symbols for debuggers, a source, a test; too much of it."""
+    wheel = tmp_path / "torch_ocl-1-py3-none-any.whl"
+    source = tmp_path / "library.c"
+    source.write_text("int f(void) { return 1; }\n")
+    library = tmp_path / "library.so"
+    subprocess.run(["gcc", "-g", "-shared", "-o", library, source], check=True)
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.write(library, "torch_ocl/library.so")
+        archive.write(source, "torch_ocl/library.c")
+        archive.writestr("torch_ocl/include/torch_ocl/extension.h", "")
+        archive.writestr("tests/test_a.py", "")
+        archive.writestr("torch_ocl/large", os.urandom(contents.LARGEST))
+    assert contents.problems_of(wheel) == [
+        "it has 12.0 MB, and may have 12",
+        "torch_ocl/library.so has .debug_",
+        "torch_ocl/library.so has .symtab",
+        "torch_ocl/library.c is a source",
+        "tests/test_a.py is not of the package",
+    ]
+
+
+def test_pip_finds_wheels_by_the_pages(tmp_path: Path) -> None:
+    """It takes the one for its own Python and the version asked for, and checks what came."""
+    (tmp_path / "dist").mkdir()
+    for series in ("2.14", "2.15"):
+        name = f"torch_ocl-0.1.0+torch{series}"
+        with zipfile.ZipFile(tmp_path / "dist" / f"{name}-py3-none-any.whl", "w") as archive:
+            facts = f"Metadata-Version: 2.1\nName: torch-ocl\nVersion: 0.1.0+torch{series}\n"
+            archive.writestr(f"{name}.dist-info/METADATA", facts)
+            archive.writestr(f"{name}.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+            archive.writestr(f"{name}.dist-info/RECORD", "")
+    write_index.write(tmp_path / "dist", tmp_path / "site")
+    command = [sys.executable, "-m", "pip", "download", "-q", "--isolated", "--no-deps"]
+    command += ["--index-url", (tmp_path / "site").as_uri(), "-d", str(tmp_path / "taken")]
+    subprocess.run([*command, "torch-ocl==0.1.0+torch2.14"], check=True)
+    (taken,) = (tmp_path / "taken").iterdir()
+    assert "torch2.14" in taken.name
+    page = tmp_path / "site" / "torch-ocl" / "index.html"
+    page.write_text(re.sub(r"sha256=\w", "sha256=x", page.read_text()))
+    wrong = subprocess.run([*command, "torch-ocl==0.1.0+torch2.15"], capture_output=True, text=True)
+    assert wrong.returncode != 0
