@@ -1,70 +1,99 @@
-"""The lessons of docs/kernels run, and their pages show parts that are there."""
+"""The lessons of docs/kernels run, and their exercises can be solved: answers that are right pass
+the checkers, the lessons' own first tries do not."""
 
+import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from tests import fresh
+from tests.packaging import lesson_answers as answers
+from tests.packaging.test_doc_blocks import blocks
+from torch_ocl.utils import exercises
 
 LESSONS = Path(__file__).resolve().parents[2] / "docs" / "kernels"
 if not LESSONS.exists():
     pytest.skip("not run from the source tree", allow_module_level=True)
-SCRIPTS = sorted(LESSONS.glob("lesson*.py"))
-PAGES = sorted(LESSONS.glob("*.md"))
-SMALL = {"lesson3_matmul": ["--size", "128"], "lesson4_reductions": ["--elements", "100003"]}
+PAGES = sorted(LESSONS.glob("lesson*.md"))
+SMALL = {"LESSON_SIZE": "128", "LESSON_ELEMENTS": "100003"}
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_a_lesson_runs(script):
-    arguments = SMALL.get(script.stem, [])
-    done = subprocess.run(
-        [sys.executable, str(script), *arguments], capture_output=True, text=True, timeout=300
-    )
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_a_lesson_runs(page, tmp_path):
+    """As its notebook does. Its exercise is not solved yet, and says why."""
+    code = "\n".join(block for _, block in blocks(page.read_text(encoding="utf-8")))
+    environment = os.environ | SMALL | {"MPLBACKEND": "agg"}
+    done = fresh.run_script(code, environment=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "not yet" in done.stdout.splitlines()[-1], done.stdout
 
 
-def test_lessons_and_pages_belong_together():
-    assert len(SCRIPTS) == 6
-    assert [page.stem for page in PAGES] == ["index", *(script.stem for script in SCRIPTS)]
+def test_lessons_are_listed():
     index = (LESSONS / "index.md").read_text(encoding="utf-8")
-    assert re.findall(r"\((lesson\w+)\.md\)", index) == [script.stem for script in SCRIPTS]
+    assert re.findall(r"\((lesson\w+)\.md\)", index) == [page.stem for page in PAGES]
+    assert len(PAGES) == 6
 
 
-INCLUDE = re.compile(r"```\{literalinclude\} (\S+)\n((?::.*\n)*)```")
+def test_what_the_sixth_lesson_shows_is_there():
+    page = (LESSONS / "lesson6_op.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    files = ("kernels/pointwise/ops/unary.clh", "codegen/ops/pointwise.yaml")
+    shown = [text.strip("\n") for language, text in blocks if not language]
+    for text, file in zip(shown, files, strict=True):
+        assert text in (LESSONS.parents[1] / file).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_a_page_shows_what_is_there(page):
-    shown = []
-    for file, options in INCLUDE.findall(page.read_text(encoding="utf-8")):
-        if file.endswith(".txt"):  # a table that `make docs-site` measures
-            makefile = (LESSONS.parents[1] / "Makefile").read_text(encoding="utf-8")
-            measured = re.search(r"for lesson in (.*); do", makefile)
-            assert measured and file.removesuffix(".txt") in measured[1].split()
-            continue
-        text = (page.parent / file).read_text(encoding="utf-8")
-        at = 0
-        for option, marker in re.findall(r':(start|end)-\w+: "(.*)"', options):
-            at = text.find(marker, at)
-            assert at >= 0, f"{file} has no {marker!r} to {option} at"
-            if marker.endswith(tuple("abcdefghijklmnopqrstuvwxyz")) and "begin: " in marker:
-                shown.append((file, marker))
-    names = [name for _, name in shown]
-    assert len(set(names)) == len(names)
-    if page.stem != "index":
-        script = page.with_suffix(".py").read_text(encoding="utf-8")
-        assert sorted(re.findall(r"(?:#|//) begin: \w+", script)) == sorted(names)
+@pytest.mark.parametrize(
+    ("checker", "right", "wrong"),
+    [
+        (exercises.relu, answers.relu, lambda x: x.clamp_min(0).nan_to_num()),
+        (exercises.mean_squared_error, answers.mean_squared_error, lambda x, y: (x - y).mean()),
+        (exercises.maximum, answers.maximum, lambda x: x.nan_to_num().amax()),
+        (exercises.shift, answers.shift, lambda x: x.roll(1)),
+        (exercises.xlog1py, answers.xlog1py, torch.xlogy),
+    ],
+    ids=lambda value: getattr(value, "__name__", "wrong"),
+)
+def test_exercises(checker, right, wrong, capsys):
+    assert checker(right), capsys.readouterr().out
+    assert not checker(wrong)
+    assert "not yet. For arguments of the shapes [" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), target
+def test_the_exercise_of_products(capsys):
+    """Tests share the cores, so speed is another one's."""
+    assert exercises.matrix_product(answers.product, size=256, goal=0.01), capsys.readouterr().out
+    assert not exercises.matrix_product(answers.product, size=256, goal=100.0)
+    assert "and not yet 10000%" in capsys.readouterr().out
+    assert not exercises.matrix_product(lambda a, b: a @ b.t(), size=256)
+    assert not exercises.matrix_product(lambda a, b: (a @ b).cpu(), size=256)
+    assert "is on cpu, not on ocl" in capsys.readouterr().out
+    assert not exercises.matrix_product(lambda a: a, size=256)
+    assert "TypeError" in capsys.readouterr().out
 
 
-def test_the_error_that_the_fifth_lesson_quotes():
-    page = (LESSONS / "lesson5_debugging.md").read_text(encoding="utf-8")
-    line = int(re.search(r"lesson5_debugging\.py:(\d+):", page)[1])
-    text = (LESSONS / "lesson5_debugging.py").read_text(encoding="utf-8").splitlines()[line - 1]
-    assert "facto;" in text
+@pytest.mark.slow
+def test_sixty_percent_can_be_reached():
+    """By the answer that the lesson's hints lead to. Other programs may take the cores at times."""
+    assert any(exercises.matrix_product(answers.product) for _ in range(10))
+
+
+def test_plots():
+    """Where matplotlib is; the lessons go on without."""
+    pytest.importorskip("matplotlib").use("agg")
+    flops, bandwidth = exercises.roofline()
+    figure = exercises.plot_roofline({"half": (flops / bandwidth, flops / 2)})
+    assert figure.axes[0].get_xlabel() == "operations for each byte"
+    assert len(exercises.plot_shares({"a": 0.1, "b": 0.7}).axes[0].patches) == 2
+
+
+def test_notebooks(tmp_path):
+    """Jupytext makes cells of the blocks, and leaves the text as it is."""
+    jupytext = pytest.importorskip("jupytext")
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        notebook = jupytext.reads(text, fmt="md")
+        code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+        assert code == [block.strip("\n") for _, block in blocks(text)], page.stem
