@@ -162,17 +162,18 @@ bench: build
 docs: build
 	$(BIN)/python tools/docs/generate.py
 
-# Notebooks of the lessons, whose pages are the one source of both.
+# Notebooks of the lessons, whose pages are the one source of both. Jupyter asks for no kernel then.
+KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 notebooks: $(STAMPS)/docs
 	@mkdir -p build/notebooks
 	@for lesson in docs/kernels/lesson*.md; do \
-		$(BIN)/jupytext --quiet --set-kernel python3 --to ipynb $$lesson \
+		$(BIN)/jupytext --quiet --update-metadata '$(KERNEL)' --to ipynb $$lesson \
 			-o build/notebooks/$$(basename $$lesson .md).ipynb || exit; \
 	done
 	@echo "The notebooks are in build/notebooks"
 
-# Warnings are errors, and a link that leads nowhere is a warning.
-docs-site: build $(STAMPS)/docs
+# Warnings are errors, and a link that leads nowhere is a warning. Notebooks that can't be made are, too.
+docs-site: build notebooks
 	$(BIN)/sphinx-build -W --keep-going -q -b html -d build/site/doctrees docs build/site/html
 	@echo "The site is build/site/html/index.html"
 

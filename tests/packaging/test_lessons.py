@@ -5,6 +5,7 @@ import os
 import re
 from pathlib import Path
 
+import matplotlib
 import pytest
 import torch
 
@@ -81,19 +82,8 @@ def test_sixty_percent_can_be_reached():
 
 
 def test_plots():
-    """Where matplotlib is; the lessons go on without."""
-    pytest.importorskip("matplotlib").use("agg")
+    matplotlib.use("agg")
     flops, bandwidth = exercises.roofline()
     figure = exercises.plot_roofline({"half": (flops / bandwidth, flops / 2)})
     assert figure.axes[0].get_xlabel() == "operations for each byte"
     assert len(exercises.plot_shares({"a": 0.1, "b": 0.7}).axes[0].patches) == 2
-
-
-def test_notebooks(tmp_path):
-    """Jupytext makes cells of the blocks, and leaves the text as it is."""
-    jupytext = pytest.importorskip("jupytext")
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        notebook = jupytext.reads(text, fmt="md")
-        code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-        assert code == [block.strip("\n") for _, block in blocks(text)], page.stem
