@@ -65,9 +65,9 @@ ROW(double, tensor_part_cost, 700)
 // Where single precision is multiplied in parts of bfloat16: what the launches that split the
 // factors cost, in multiply-adds of the whole device that this saves, and an element that is
 // split, or copied besides.
-ROW(double, plane_launch_cost, 2.8e8)
-ROW(double, plane_element_cost, 128)
-ROW(double, plane_copy_cost, 100)
+ROW(double, x3_launch_cost, 2.8e8)
+ROW(double, x3_element_cost, 128)
+ROW(double, x3_copy_cost, 100)
 // Registers of 4 bytes of a compute unit.
 ROW(int, unit_registers, 65536)
 // Work-items of a group of depthwise convolutions, a power of two from 32 on, and groups that

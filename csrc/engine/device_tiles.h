@@ -226,7 +226,7 @@ constexpr auto kTensorCore = shape_table(
     warp_shape(64, 64, 64, 32, 32, 3, 0.68F));
 // Tiles of float32 in parts (PARTS), where each sum has two registers. Measured on an NVIDIA H200.
 // Where the driver refuses Hopper's instructions, the last two serve.
-constexpr auto kTensorCorePlanes = shape_table(
+constexpr auto kTensorCoreParts = shape_table(
     warpgroup_shape(128, 192, 64, 4, 2, 1.40F), warpgroup_shape(128, 128, 64, 4, 2, 1.35F),
     warpgroup_shape(64, 128, 64, 4, 2, 1.22F), warpgroup_shape(128, 64, 64, 4, 2, 1.05F),
     warpgroup_shape(128, 128, 32, 3, 1, 0.96F), warpgroup_shape(64, 128, 64, 2, 1, 1.00F),

@@ -21,8 +21,8 @@ namespace ocl::native {
 
 namespace {
 
-constexpr reduce::Op variance{"var", reduce::Form::moments};
-constexpr reduce::Op deviation{"std", reduce::Form::moments, reduce::Types::output,
+constexpr reduce::Op variance{"var", reduce::State::moments};
+constexpr reduce::Op deviation{"std", reduce::State::moments, reduce::Types::output,
                                /*index_only=*/false, /*root=*/true};
 
 /// A request of one of the four ops.

@@ -35,31 +35,31 @@ namespace ocl::native {
 
 namespace {
 
-using reduce::Form;
 using reduce::Op;
+using reduce::State;
 using reduce::Types;
 
 constexpr Op sum_op{"sum"};
 constexpr Op mean_op{"mean"};
 constexpr Op nansum_op{"nansum"};
 constexpr Op prod_op{"prod"};
-constexpr Op amax_op{"amax", Form::value, Types::input};
-constexpr Op amin_op{"amin", Form::value, Types::input};
-constexpr Op all_op{"all_true", Form::value, Types::boolean};
-constexpr Op any_op{"any_true", Form::value, Types::boolean};
-constexpr Op count_nonzero_op{"count_nonzero", Form::value, Types::count};
-constexpr Op norm_0_op{"norm_0", Form::value, Types::magnitude};
-constexpr Op norm_1_op{"norm_1", Form::value, Types::magnitude};
-constexpr Op norm_2_op{"norm_2", Form::value, Types::magnitude};
-constexpr Op norm_max_op{"norm_max", Form::value, Types::magnitude};
-constexpr Op norm_min_op{"norm_min", Form::value, Types::magnitude};
-constexpr Op norm_p_op{"norm_p", Form::value, Types::magnitude};
-constexpr Op powsum_op{"powsum", Form::value, Types::magnitude};
-constexpr Op xor_bits_op{"xor_bits", Form::value, Types::mapped};
-constexpr Op argmax_op{"argmax", Form::arg, Types::input, /*index_only=*/true};
-constexpr Op argmin_op{"argmin", Form::arg, Types::input, /*index_only=*/true};
-constexpr Op max_dim_op{"argmax", Form::arg, Types::input};
-constexpr Op min_dim_op{"argmin", Form::arg, Types::input};
+constexpr Op amax_op{"amax", State::value, Types::input};
+constexpr Op amin_op{"amin", State::value, Types::input};
+constexpr Op all_op{"all_true", State::value, Types::boolean};
+constexpr Op any_op{"any_true", State::value, Types::boolean};
+constexpr Op count_nonzero_op{"count_nonzero", State::value, Types::count};
+constexpr Op norm_0_op{"norm_0", State::value, Types::magnitude};
+constexpr Op norm_1_op{"norm_1", State::value, Types::magnitude};
+constexpr Op norm_2_op{"norm_2", State::value, Types::magnitude};
+constexpr Op norm_max_op{"norm_max", State::value, Types::magnitude};
+constexpr Op norm_min_op{"norm_min", State::value, Types::magnitude};
+constexpr Op norm_p_op{"norm_p", State::value, Types::magnitude};
+constexpr Op powsum_op{"powsum", State::value, Types::magnitude};
+constexpr Op xor_bits_op{"xor_bits", State::value, Types::mapped};
+constexpr Op argmax_op{"argmax", State::arg, Types::input, /*index_only=*/true};
+constexpr Op argmin_op{"argmin", State::arg, Types::input, /*index_only=*/true};
+constexpr Op max_dim_op{"argmax", State::arg, Types::input};
+constexpr Op min_dim_op{"argmin", State::arg, Types::input};
 
 std::bitset<64> mask_of(at::OptionalIntArrayRef dims, const at::Tensor& self,
                         bool allow_empty = false) {

@@ -17,14 +17,14 @@ namespace ocl::native {
 
 namespace {
 
-using scan::Form;
 using scan::Op;
+using scan::State;
 
-constexpr Op sum_op{"sum", Form::value, Op::always};
+constexpr Op sum_op{"sum", State::value, Op::always};
 constexpr Op prod_op{"prod"};
-constexpr Op logaddexp_op{"logaddexp", Form::value, Op::real_doubles};
-constexpr Op max_op{"last_max", Form::arg};
-constexpr Op min_op{"last_min", Form::arg};
+constexpr Op logaddexp_op{"logaddexp", State::value, Op::real_doubles};
+constexpr Op max_op{"last_max", State::arg};
+constexpr Op min_op{"last_min", State::arg};
 
 void cumulate(const char* name, const Op& op, const at::Tensor& self, int64_t dim,
               const at::Tensor& out) {

@@ -153,7 +153,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void depthwise_direct(
   out += out_offset + (n * p.out_n + c * p.out_c + x * p.out_x) * STORAGE_SIZE(OUT);
   _Pragma("unroll") for (uint i = 0; i < TY; i++) {
     if (y0 + i < p.out_h) {
-#ifdef EPILOGUE_TEXT
+#ifdef HAS_EPILOGUE
       _Pragma("unroll") for (uint e = 0; e < WIDTH; e++) {
         const ulong row =
             LAST ? ((ulong)n * p.out_h + y0 + i) * p.out_w + x : (ulong)n * p.channels + c;

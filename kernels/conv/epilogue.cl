@@ -7,7 +7,7 @@
 #include "conv/conv.clh"
 #include "conv/epilogue.clh"
 
-#ifdef EPILOGUE_TEXT
+#ifdef HAS_EPILOGUE
 #if EPILOGUE_LANES > 1
 #define VECTOR EPILOGUE_LANES
 kernel ITEM_BY_ITEM

@@ -21,7 +21,7 @@
 
 /// An element of k: its column of b, and its place in a. Aligned, so that one load brings it.
 typedef struct {
-  T factors[COLUMNS];
+  T b[COLUMNS];
   int place;
 } __attribute__((aligned(16))) Term;
 
@@ -51,7 +51,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_few_columns(
       const long from = place_of(d, STRIDES(p.k_b));
       terms[k].place = (int)place_of(d, STRIDES(p.k_a));
       _Pragma("unroll") for (uint n = 0; n < COLUMNS; n++) {
-        terms[k].factors[n] = LOAD_AS(C, IN, b, from + n * p.column_b);
+        terms[k].b[n] = LOAD_AS(C, IN, b, from + n * p.column_b);
       }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -64,7 +64,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_few_columns(
       _Pragma("unroll") for (uint r = 0; r < ROWS; r++) {
         const T value = a[at[r] + term.place];
         _Pragma("unroll") for (uint n = 0; n < COLUMNS; n++) {
-          sum[r][n] = MAD(value, term.factors[n], sum[r][n]);
+          sum[r][n] = MAD(value, term.b[n], sum[r][n]);
         }
       }
     }

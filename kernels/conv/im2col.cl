@@ -1,6 +1,6 @@
 // im2col into packed panels, and the product with them: convolutions for CPUs with fewer rows than
 // columns, or short sums. Panels hold rows of a (windows), b is read where it lies, element by
-// element. A tile's vectors run along rows of the sum of products, as they mostly lie in the
+// element. A tile's vectors run along rows of the contraction, as they mostly lie in the
 // result, and a large weight is read once instead of copied.
 //
 // Compile parameters besides conv.clh's: MR x NV * WIDTH (columns x rows of the tile kept in

@@ -133,11 +133,11 @@ kernel ITEM_BY_ITEM void conv_narrow_positions(global const char* a_base, const 
     uint4 d = (uint4)(0);
     for (uint k = 0; k < p.k; k += line_of_taps) {
       global const T* tap = from + place_of(d, taps_a);
-      global const char* factor = b + place_of(d, taps_b) * STORAGE_SIZE(IN);
+      global const char* b_tap = b + place_of(d, taps_b) * STORAGE_SIZE(IN);
       for (uint j = 0; j < line_of_taps; j++) {
         V weight[COLUMNS];
         _Pragma("unroll") for (uint c = 0; c < COLUMNS; c++) {
-          weight[c] = (V)(LOAD_AS(C, IN, factor, c * p.column_b));
+          weight[c] = (V)(LOAD_AS(C, IN, b_tap, c * p.column_b));
         }
         _Pragma("unroll") for (uint i = 0; i < MR; i++) {
           const V value = LOAD_LANES(tap + at[i]);
@@ -146,7 +146,7 @@ kernel ITEM_BY_ITEM void conv_narrow_positions(global const char* a_base, const 
           }
         }
         tap += p.k_a[3];
-        factor += p.k_b[3] * STORAGE_SIZE(IN);
+        b_tap += p.k_b[3] * STORAGE_SIZE(IN);
       }
       NEXT_DIGITS(d, taps_size);
     }

@@ -1,6 +1,6 @@
 // Convolutions with windows of 3 x 3 and a stride of 1 on CPUs by Winograd's minimal filtering,
 // F(2 x 2, 3 x 3) (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015): tiles
-// of 2 x 2 results take 16 products per pair of channels instead of 36. Tiles of 4 x 4 elements and
+// of 2 x 2 results take 16 terms per pair of channels instead of 36. Tiles of 4 x 4 elements and
 // windows are transformed by additions; for each of a transform's 16 elements, which `point`
 // numbers, the channels are summed as a matrix product; the sums are transformed back.
 //
@@ -195,7 +195,7 @@ static inline Strip strip_of(private const WinogradArguments* p, uint strip) {
   return s;
 }
 
-/// The strip's results as sums of all products: transforms of infinite numbers are not.
+/// The strip's results as sums of all terms: transforms of infinite numbers are not.
 static void sum_directly(private const WinogradArguments* p, Strip s, uint z, uint jn, uint columns,
                          global const char* input, global const char* weight,
                          global const char* bias, global char* to,

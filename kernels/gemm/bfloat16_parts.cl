@@ -1,5 +1,5 @@
-// Factors of single precision as bfloat16, for products by units that take no others: each as one
-// number of 8 bits, or as a sum of two, whose three largest products are then a longer k.
+// Operands of single precision as bfloat16, for units that take no others: an element as one
+// number of 8 bits, or as a sum of two, whose three largest terms are then a longer k.
 //
 // Compile parameters: TERMS (1 or 3), SECOND (the operand is b), BY_LINE (neighbouring
 // work-items read along the lines), WIDE (an operand has more than 2^32 elements).
@@ -30,7 +30,7 @@ static inline float rounded(float x) {
 }
 
 /// out[z][line] = high, high, low of a's elements, or high, low, high of b's, and zeros up to
-/// `pitch`; each times `length`. An infinity stands in the first alone: its other products would
+/// `pitch`; each times `length`. An infinity stands in the first alone: its other terms would
 /// be with zeros. in[z * batch_stride + line * line_stride + i * stride], in elements.
 /// Global size: length * lines, batch, or more.
 kernel void gemm_bfloat16_parts(global const char* in, ulong in_offset, global char* out,

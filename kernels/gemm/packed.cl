@@ -255,7 +255,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
 #endif
     V edge[MR * NV];
     _Pragma("unroll") for (uint i = 0; i < MR * NV; i++) edge[i] = tile[i];
-#if PARTS == 1 && defined(EPILOGUE_TEXT)
+#if PARTS == 1 && defined(HAS_EPILOGUE)
     // An epilogue can cost much more by single elements.
     if (p.splits == 1 && columns == NR && p.c.column <= 1 && LANES_STORE) {
       for (uint i = 0; i < rows; i++) {

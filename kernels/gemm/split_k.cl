@@ -1,5 +1,5 @@
 // Split-K: adds up the sums of the parts of k and applies the epilogue. Global size: m * n, batch
-// or more. Where an EPILOGUE_TEXT has lanes a work-item has that many columns of the result.
+// or more. Where an epilogue has lanes a work-item has that many columns of the result.
 #include "gemm/gemm.clh"
 
 #if EPILOGUE_LANES > 1

@@ -14,8 +14,8 @@
 // (of a convolution, one of the operands: copy_windows.clh). IN0 = IN1 = OUT is f16, bf16 or f32,
 // or, with WARPGROUP, IN0 = IN1 is i8 or u8. What isn't of 16 bits needs A_BY_K and B_BY_K for
 // WARPGROUP, which takes of a float what TF32 has and cuts off the rest; else floats are rounded.
-// With PLANE_TERMS = 6, IN0 = IN1 is bf16, OUT is f32, and an operand's elements are sums of three
-// numbers that lie in three planes (bfloat16_planes.cl): of their nine products six count, all but
+// With EXACT_TERMS = 6, IN0 = IN1 is bf16, OUT is f32, and an operand's elements are sums of three
+// parts that lie apart (bfloat16x3.cl): of their nine terms six count, all but
 // the smallest, so that what is left out is less than single precision has. Needs both operands
 // aligned to 16 bytes, with the other strides multiples of that, and k above 0.
 #ifndef IN0
@@ -66,8 +66,8 @@
 #ifndef WINDOWS
 #define WINDOWS 0
 #endif
-#ifndef PLANE_TERMS
-#define PLANE_TERMS 1
+#ifndef EXACT_TERMS
+#define EXACT_TERMS 1
 #endif
 
 #define WARPS_N (BN / WN)
@@ -156,7 +156,7 @@ static ALWAYS_INLINE void multiply_tile(uint tile, uint warp_m, uint warp_n, uin
 }
 #endif
 
-#if PLANE_TERMS > 1
+#if EXACT_TERMS > 1
 #define ADDS multiplied
 #else
 #define ADDS 1
@@ -182,7 +182,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
   T sum[FM * FN * 4];
 #pragma unroll
   for (uint i = 0; i < FM * FN * 4; i++) sum[i] = 0;
-#if PLANE_TERMS > 1
+#if EXACT_TERMS > 1
   T total[FM * FN * 4];
 #pragma unroll
   for (uint i = 0; i < FM * FN * 4; i++) total[i] = 0;
@@ -219,8 +219,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
     multiply_tile(stages + from, warp_m, warp_n, lane, sum);
 #endif
     from = next_stage(from);
-#if PLANE_TERMS > 1
-    if (++multiplied < PLANE_TERMS) continue;
+#if EXACT_TERMS > 1
+    if (++multiplied < EXACT_TERMS) continue;
     multiplied = 0;
     // The units cut off little where their sums are short.
 #if WARPGROUP
@@ -234,7 +234,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor_core(
 #endif
     k0 += BK;
   } while (k0 < end);
-#if PLANE_TERMS > 1
+#if EXACT_TERMS > 1
 #pragma unroll
   for (uint i = 0; i < FM * FN * 4; i++) sum[i] = total[i];
 #elif WARPGROUP

@@ -9,7 +9,7 @@
 // cache, and is loaded and stored once for so many rows.
 #if VECTORS > 1
 #define ROWS_AT_ONCE 8
-#elif FORM != FORM_ARG
+#elif STATE != STATE_ARG
 #ifdef OCL_DEVICE_GPU
 #define ROWS_AT_ONCE 8
 #else

@@ -84,12 +84,12 @@ static ALWAYS_INLINE State earlier_chunks(uint split, uint line, global const ch
 #if GROUP == 1 && ITEMS > 1
 /// Makes neighbours' states running ones, from the one before them on.
 static ALWAYS_INLINE void scan_items(const State carry, private State* states) {
-#if FORM == FORM_VALUE && TILED
+#if STATE == STATE_VALUE && TILED
   if (!scan_tile(carry, states, PHASE == PHASE_REDUCE)) {
     states[0] = combine(carry, states[0]);
     for (uint k = 1; k < ITEMS; k++) states[k] = combine(states[k - 1], states[k]);
   }
-#elif FORM == FORM_VALUE
+#elif STATE == STATE_VALUE
   for (uint k = 1; k < ITEMS; k++) states[k] = combine(states[k - 1], states[k]);
   for (uint k = 0; k < ITEMS; k++) states[k] = combine(carry, states[k]);
 #else

@@ -171,7 +171,7 @@ def test_layers_share_programs():
     torch._dynamo.reset()
     moved = [t.to("ocl") for t in (x, *w, *b)]
     _, (code,) = run_and_get_code(torch.compile(layers), *moved)
-    texts = [part.split("''',")[0] for part in code.split("#define EPILOGUE_TEXT")[1:]]
+    texts = [part.split("''',")[0] for part in code.split("#define HAS_EPILOGUE")[1:]]
     assert takes_gpu_kernels() or len(texts) == 3
     assert len(set(texts)) <= 1
 

@@ -151,7 +151,7 @@ def test_switched_off():
 
 def test_the_last_one_left_out():
     """It runs where there is no other, and says so."""
-    settings = {"TORCH_OCL_CONVOLUTION": "-sums"}
+    settings = {"TORCH_OCL_CONVOLUTION": "-contract"}
     script = SCRIPT.replace("32, 16, 16", "32, 5, 5")
     run = fresh.run_script(script, environment={**os.environ, **settings})
     assert run.returncode == 0, run.stderr

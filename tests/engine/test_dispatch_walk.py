@@ -179,4 +179,4 @@ def test_lines_of_copies_follow_the_block():
     speaking = [line.split()[0] for line in lines]
     assert speaking == sorted(speaking) and speaking[-1] == "pointwise"
     assert lines[1].startswith(f"  {problem}, in planes, out channels last: ")
-    assert any(line.startswith("    convolution sum ") for line in lines)
+    assert any(line.startswith("    convolution contraction ") for line in lines)

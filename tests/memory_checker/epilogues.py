@@ -20,7 +20,7 @@ static inline void {name}(const ulong z, const ulong row, const ulong column, co
 }}
 """
 TEXT = """
-#define EPILOGUE_TEXT
+#define HAS_EPILOGUE
 #define EPILOGUE_LANES {lanes}
 #define EPILOGUE_SIGNATURE , global const float* added, global float* result, \\
     global float* squares, const long height, const long width

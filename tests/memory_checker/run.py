@@ -43,7 +43,7 @@ NOT_LAUNCHED = {
     "attention/forward_tensor_core.cl": "PTX",
     "conv/tiled_parts.cl": "oclgrind's device has one compute unit, for which k isn't split",
     "gemm/bfloat16_parts.cl": "needs units for bfloat16",
-    "gemm/bfloat16_planes.cl": "for Hopper; tests/engine/test_bfloat16_planes.py launches it",
+    "gemm/bfloat16x3.cl": "for Hopper; tests/engine/test_bfloat16x3.py launches it",
     "gemm/tensor_core.cl": "PTX",
     "gemm/tensor_core_f64.cl": "PTX",
     "probe/bandwidth.cl": "measures the device",

@@ -16,9 +16,9 @@ void AffineIndex::add(int64_t size, int64_t first, int64_t second) {
 }
 
 int64_t AffineIndex::elements() const {
-  int64_t product = empty_ ? 0 : 1;
-  for (int d = 0; d < count_; ++d) product *= dimensions_[static_cast<size_t>(d)].size;
-  return product;
+  int64_t count = empty_ ? 0 : 1;
+  for (int d = 0; d < count_; ++d) count *= dimensions_[static_cast<size_t>(d)].size;
+  return count;
 }
 
 AffineIndex AffineIndex::joined(Join join) const {

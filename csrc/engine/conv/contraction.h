@@ -1,4 +1,5 @@
-// Convolutions as sums of products with affine indices, which sums.cpp makes of a description.
+// Convolutions as contractions, sums over k with affine indices, which contract.cpp makes of a
+// description.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -54,8 +55,11 @@ struct Accumulator {
   bool first = true, last = true;
 };
 
-/// A sum of products in terms of tensors' elements: see kernels/conv/conv.clh.
+/// A sum over k in terms of tensors' elements: see kernels/conv/conv.clh.
 struct Contraction {
+  /// implementations.cpp has the list of each kind of device.
+  using Implementation = ocl::Implementation<Contraction>;
+
   Device& device;
   Queue& queue;
   AffineIndex rows{};  // strides in a and in out
@@ -106,12 +110,10 @@ class Workspace {
   bool finishes_;
 };
 
-/// The kernels of sums: implementations.cpp has their lists.
-using Sum = ocl::Implementation<Contraction>;
-extern const Sum narrow_groups, narrow_positions, narrow_k, im2col, packed, few_columns, direct,
-    tiled;
-std::span<const Sum* const> sums_of(const Device& device);
-std::span<const Sum* const> all_sums();
+extern const Contraction::Implementation narrow_groups, narrow_positions, narrow_k, im2col, packed,
+    few_columns, direct, tiled;
+std::span<const Contraction::Implementation* const> contractions(const Device& device);
+std::span<const Contraction::Implementation* const> all_contractions();
 
 /// The most columns whose sums CPUs keep in registers, as vectors of positions, along lines of that
 /// length or more.

@@ -50,7 +50,7 @@ struct Description {
   /// The epilogue left to apply: who applies it, or hands it on, leaves null here.
   /// run_convolution() applies it after others.
   const MatrixEpilogue* epilogue;
-  bool without_planes = false;  // bfloat16_planes found no memory for them
+  bool out_of_memory = false;  // bfloat16x3 found none for its parts
 
   /// The epilogue, for an implementation that stores its elements channels last or in planes.
   const Epilogue* take_epilogue(bool channels_last) {
@@ -68,9 +68,9 @@ struct Description {
 /// device.
 using Implementation = ocl::Implementation<Description>;
 extern Engine engine;
-extern const Implementation space_to_depth, bfloat16_parts, bfloat16_planes, implicit_gemm,
-    depthwise_lanes, depthwise_transposed, depthwise_planes, depthwise_direct, product, winograd,
-    phases, side_by_side, to_planes, sums;
+extern const Implementation space_to_depth, bfloat16_parts, bfloat16x3, implicit_gemm,
+    depthwise_lanes, depthwise_transposed, depthwise_planes, depthwise_direct, gemm, winograd,
+    phases, side_by_side, to_planes, contract;
 
 /// Runs the first implementation that takes the description, and the epilogue after it if that one
 /// didn't.

@@ -91,6 +91,6 @@ void run(Contraction& contraction) {
 
 }  // namespace
 
-const Sum im2col{"im2col", refuse, run};
+const Contraction::Implementation im2col{"im2col", refuse, run};
 
 }  // namespace ocl::conv

@@ -16,48 +16,46 @@ namespace ocl::conv {
 namespace {
 
 constexpr const Implementation* kForwardOnCpu[] = {
-    &depthwise_lanes, &depthwise_transposed, &depthwise_planes, &winograd, &to_planes, &sums};
-constexpr const Implementation* kForwardOnGpu[] = {
-    &space_to_depth,   &bfloat16_parts, &bfloat16_planes, &implicit_gemm,
-    &depthwise_direct, &to_planes,      &product,         &sums};
+    &depthwise_lanes, &depthwise_transposed, &depthwise_planes, &winograd, &to_planes, &contract};
+constexpr const Implementation* kForwardOnGpu[] = {&space_to_depth, &bfloat16_parts,   &bfloat16x3,
+                                                   &implicit_gemm,  &depthwise_direct, &to_planes,
+                                                   &gemm,           &contract};
 
-constexpr const Implementation* kInputGradientOnCpu[] = {&depthwise_lanes,
-                                                         &depthwise_transposed,
-                                                         &depthwise_planes,
-                                                         &winograd,
-                                                         &side_by_side,
-                                                         &to_planes,
-                                                         &sums};
+constexpr const Implementation* kInputGradientOnCpu[] = {&depthwise_lanes,  &depthwise_transposed,
+                                                         &depthwise_planes, &winograd,
+                                                         &side_by_side,     &to_planes,
+                                                         &contract};
 constexpr const Implementation* kInputGradientOnGpu[] = {
-    &bfloat16_parts, &bfloat16_planes, &implicit_gemm,    &to_planes, &product,
-    &side_by_side,   &phases,          &depthwise_direct, &sums};
+    &bfloat16_parts, &bfloat16x3, &implicit_gemm,    &to_planes, &gemm,
+    &side_by_side,   &phases,     &depthwise_direct, &contract};
 
 constexpr const Implementation* kWeightGradientOnCpu[] = {&depthwise_lanes, &depthwise_transposed,
-                                                          &depthwise_planes, &product, &sums};
+                                                          &depthwise_planes, &gemm, &contract};
 constexpr const Implementation* kWeightGradientOnGpu[] = {
-    &space_to_depth, &bfloat16_parts, &bfloat16_planes, &implicit_gemm, &depthwise_direct, &sums};
+    &space_to_depth, &bfloat16_parts, &bfloat16x3, &implicit_gemm, &depthwise_direct, &contract};
 
 // The kernels of sums.
-constexpr const Sum* kSumsOnCpu[] = {&narrow_groups, &narrow_positions, &narrow_k, &im2col,
-                                     &packed};
-constexpr const Sum* kSumsOnGpu[] = {&few_columns, &direct, &tiled, &packed};
+constexpr const Contraction::Implementation* kContractionsOnCpu[] = {
+    &narrow_groups, &narrow_positions, &narrow_k, &im2col, &packed};
+constexpr const Contraction::Implementation* kContractionsOnGpu[] = {&few_columns, &direct, &tiled,
+                                                                     &packed};
 
-constexpr const Implementation* kImplementations[] = {&space_to_depth,   &bfloat16_parts,
-                                                      &bfloat16_planes,  &implicit_gemm,
-                                                      &depthwise_lanes,  &depthwise_transposed,
-                                                      &depthwise_planes, &depthwise_direct,
-                                                      &product,          &winograd,
-                                                      &phases,           &side_by_side,
-                                                      &to_planes,        &sums};
-constexpr const Sum* kAllSums[] = {&narrow_groups, &narrow_positions, &narrow_k, &im2col,
-                                   &few_columns,   &direct,           &tiled,    &packed};
+constexpr const Implementation* kImplementations[] = {
+    &space_to_depth,   &bfloat16_parts,   &bfloat16x3,
+    &implicit_gemm,    &depthwise_lanes,  &depthwise_transposed,
+    &depthwise_planes, &depthwise_direct, &gemm,
+    &winograd,         &phases,           &side_by_side,
+    &to_planes,        &contract};
+constexpr const Contraction::Implementation* kAllContractions[] = {
+    &narrow_groups, &narrow_positions, &narrow_k, &im2col, &few_columns, &direct, &tiled, &packed};
 
-// The end of each list, for a kernel of sums that is asked for.
-constexpr const Implementation* kEnd[] = {&to_planes, &sums};
+// The end of each list, for a contraction's implementation that is asked for.
+constexpr const Implementation* kEnd[] = {&to_planes, &contract};
 
-/// Whether a kernel of sums is asked for.
-bool asks_for_sums() {
-  const Sum* const forced = Engine::may_force_any() ? forced_among(engine, kAllSums) : nullptr;
+/// Whether one of a contraction is asked for.
+bool asks_for_contraction() {
+  const Contraction::Implementation* const forced =
+      Engine::may_force_any() ? forced_among(engine, kAllContractions) : nullptr;
   return forced != nullptr && engine.reason_to_leave_out(forced->name) == nullptr;
 }
 
@@ -110,11 +108,11 @@ std::string describe(const Description& description) {
 
 }  // namespace
 
-Engine engine{"convolution", kImplementations, kAllSums};
+Engine engine{"convolution", kImplementations, kAllContractions};
 
 void run_convolution(Description& description) {
   const DispatchBlock block(engine);
-  if (asks_for_sums()) {
+  if (asks_for_contraction()) {
     run_in_order(engine, kEnd, description, describe);
   } else {
     run_first(engine, kImplementations, implementations(description), description, describe);
@@ -124,11 +122,11 @@ void run_convolution(Description& description) {
   }
 }
 
-std::span<const Sum* const> sums_of(const Device& device) {
-  if (device.is_cpu()) return kSumsOnCpu;
-  return kSumsOnGpu;
+std::span<const Contraction::Implementation* const> contractions(const Device& device) {
+  if (device.is_cpu()) return kContractionsOnCpu;
+  return kContractionsOnGpu;
 }
 
-std::span<const Sum* const> all_sums() { return kAllSums; }
+std::span<const Contraction::Implementation* const> all_contractions() { return kAllContractions; }
 
 }  // namespace ocl::conv

@@ -14,7 +14,7 @@
 #include "engine/conv/operands.h"
 #include "engine/conv/phase.h"
 #include "engine/gemm/bfloat16_parts.h"
-#include "engine/gemm/bfloat16_planes.h"
+#include "engine/gemm/bfloat16x3.h"
 #include "engine/gemm/gemm.h"
 #include "engine/gemm/windows.h"
 
@@ -30,8 +30,8 @@ const char* refuse_windows(const Description& description, c10::ScalarType dtype
 namespace {
 
 /// Whether windows have one element each and planes are contiguous, with rows of 16 bytes: then
-/// `product` needs no copy with channels last. A weight's gradient would be a sum of many.
-bool lies_as_product(const Description& description) {
+/// `gemm` needs no copy with channels last. A weight's gradient would be a sum of many.
+bool lies_as_gemm(const Description& description) {
   const at::Tensor &in = description.in.tensor, &out = description.out.tensor;
   if (description.pass == Pass::weight_gradient || !description.window.has_single_elements()) {
     return false;
@@ -68,7 +68,7 @@ const char* refuse(const Description& description, c10::ScalarType dtype, bool t
   if (groups > 1 && (weight.size(1) % kChunk != 0 || weight.size(0) / groups % kChunk != 0)) {
     return "groups of few channels have kernels of their own";
   }
-  if (lies_as_product(description)) return "the matrix product takes its images as they lie";
+  if (lies_as_gemm(description)) return "the matrix product takes its images as they lie";
   const auto positions = [](const at::Tensor& t) { return t.numel() / t.size(1); };
   const int64_t terms = std::max(1, description.precision.rounded_terms);
   const auto image = [&](const at::Tensor& t) { return terms * t.numel() / t.size(0); };
@@ -79,7 +79,7 @@ const char* refuse(const Description& description, c10::ScalarType dtype, bool t
 }
 
 const char* refuse_allowed(const Description& description) {
-  if (description.precision.rounded_terms != 0) return "products in bfloat16 will do";
+  if (description.precision.rounded_terms != 0) return "bfloat16_parts will do";
   return refuse(description, description.in.dtype, gains_by_tiles(description));
 }
 
@@ -89,14 +89,14 @@ const char* refuse_parts(const Description& description) {
   if (description.window.groups > 1) return "there are groups";
   if (std::min(description.weight.size[0], description.weight.size[1] * description.window.taps()) <
       int64_t{gemm::kLeastOfParts}) {
-    return "copies of the factors cost more than is won";
+    return "copies of the operands cost more than is won";
   }
   return refuse(description, c10::ScalarType::BFloat16, false);
 }
 
-const char* refuse_planes(const Description& description) {
+const char* refuse_bfloat16x3(const Description& description) {
   constexpr int64_t kLeastSize = 32;  // less fills too little of a tile
-  if (description.without_planes) return "there was no memory for the planes";
+  if (description.out_of_memory) return "there was no memory for the parts";
   if (description.in.dtype != c10::ScalarType::Float) return "not of single precision";
   if (description.precision.tf32 || description.precision.rounded_terms != 0)
     return "fewer bits will do";
@@ -111,7 +111,7 @@ const char* refuse_planes(const Description& description) {
   const auto split = [&](const Operand& t) {
     return elements(t) / static_cast<double>(t.size[1]) * static_cast<double>(padded(t.size[1]));
   };
-  const double factors =
+  const double operands =
       (description.pass == Pass::input_gradient ? 0 : split(description.in)) +
       (description.pass == Pass::forward ? 0 : split(description.out)) +
       (description.pass == Pass::weight_gradient ? 0 : split(description.weight));
@@ -120,7 +120,7 @@ const char* refuse_planes(const Description& description) {
   const double copies =
       description.pass == Pass::weight_gradient ? 0 : copied(description.result());
   if (const char* reason =
-          gemm::refuse_planes(description.device, multiplications, factors, copies)) {
+          gemm::refuse_bfloat16x3(description.device, multiplications, operands, copies)) {
     return reason;
   }
   return refuse(description, c10::ScalarType::BFloat16, false);
@@ -184,7 +184,7 @@ void place(gemm::Windows& windows, const Operand& out, const Operand& source, in
   w.linear = is_linear(out, w.grid);
 }
 
-int64_t product_of(const uint32_t (&sizes)[3]) { return int64_t{sizes[0]} * sizes[1] * sizes[2]; }
+int64_t elements_of(const uint32_t (&sizes)[3]) { return int64_t{sizes[0]} * sizes[1] * sizes[2]; }
 
 /// out[n, o, j] = sum over taps t and channels c of source(n, o, t, c) * rows[j][t][c] + bias[j],
 /// for each group's part of the channels.
@@ -195,7 +195,7 @@ int64_t product_of(const uint32_t (&sizes)[3]) { return int64_t{sizes[0]} * size
 /// lead from one to the next. An epilogue sees positions as rows, a group's channels as columns,
 /// and the group as z.
 void multiply(const Description& description, gemm::Windows& windows, const Operand& out,
-              const Factor& image, const Factor& rows, const Parts& parts,
+              const Matrix& image, const Matrix& rows, const Parts& parts,
               const Epilogue* epilogue = nullptr) {
   const Operand source(image.tensor);
   const int64_t groups = description.window.groups, columns = out.size[1] / groups;
@@ -205,19 +205,19 @@ void multiply(const Description& description, gemm::Windows& windows, const Oper
   gemm::Description d;
   d.windows = &windows;
   d.tf32 = description.precision.tf32;
-  d.plane_terms = parts.planes ? gemm::kPlaneTerms : 1;
-  d.a_plane = image.plane;
-  d.b_plane = rows.plane;
-  d.m = out.size[0] * product_of(w.grid);
+  d.exact_terms = parts.exact ? gemm::kExactTerms : 1;
+  d.a_part = image.part;
+  d.b_part = rows.part;
+  d.m = out.size[0] * elements_of(w.grid);
   d.n = columns;
-  d.k = product_of(w.taps) * channels;
+  d.k = elements_of(w.taps) * channels;
   d.batch = groups;
   d.beta = description.bias.defined() ? 1 : 0;
   d.a = {source.data, source.dtype, d.k, 1, channels};
   d.b = {rows.tensor.const_data_ptr(), source.dtype, 1, d.k, columns * d.k};
   d.c = {description.bias_data(), out.dtype, 0, 1, columns};
   d.out = {out.data, out.dtype, innermost(out, w.grid), 1, columns};
-  gemm::product(d, epilogue);
+  gemm::run(d, epilogue);
 }
 
 /// A result with its channels innermost: `out` itself, or one that is to be copied there.
@@ -233,8 +233,8 @@ void deliver(const at::Tensor& result, const at::Tensor& out) {
 void run_forward(Description& description, const Parts& parts) {
   const at::Tensor& weight = description.weight.tensor;
   const int64_t channels = channels_of(weight.size(1), parts, description.window.groups);
-  const Factor image = image_of(description.in.tensor, channels * description.window.groups, parts);
-  const Factor rows = rows_of(weight_rows(weight, channels), parts);
+  const Matrix image = image_of(description.in.tensor, channels * description.window.groups, parts);
+  const Matrix rows = rows_of(weight_rows(weight, channels), parts);
   const at::Tensor result = result_for(description.out.tensor);
   const Epilogue* const epilogue = description.take_epilogue(/*channels_last=*/true);
   gemm::Windows windows = windows_over(description, gemm::Windows::a);
@@ -247,7 +247,7 @@ void run_input_gradient(const Description& description, const Parts& parts) {
   const Window& window = description.window;
   const int64_t axes = in.dim() - 2, groups = window.groups;
   const int64_t channels = channels_of(weight.size(0) / groups, parts, groups);
-  const Factor image = image_of(description.out.tensor, channels * groups, parts);
+  const Matrix image = image_of(description.out.tensor, channels * groups, parts);
   const at::Tensor result = result_for(in);
   // Elements that no window covers are in `in` already.
   if (!result.is_same(in) && !covers_all(window)) result.copy_(in);
@@ -261,7 +261,7 @@ void run_input_gradient(const Description& description, const Parts& parts) {
       const auto d = static_cast<int64_t>(axis) - kAxes + axes;
       if (d >= 0) places = places.slice(2 + d, at.place[axis], std::nullopt, window.stride[axis]);
     }
-    const Factor rows = rows_of(weight_rows(weight, at.along, groups, channels), parts);
+    const Matrix rows = rows_of(weight_rows(weight, at.along, groups, channels), parts);
     multiply(description, windows, Operand(places), image, rows, parts);
   });
   deliver(result, in);
@@ -275,11 +275,11 @@ void run_weight_gradient(const Description& description, const Parts& parts) {
   const int64_t groups = window.groups;
   const int64_t channels = groups > 1 ? weight.size(1) : padded(weight.size(1));
   const int64_t rows = groups > 1 ? weight.size(0) : padded(weight.size(0));
-  const Factor image = parts.planes
+  const Matrix image = parts.exact
                            ? image_of(description.in.tensor, channels, parts)
                            : positions_of(description.in.tensor, channels * groups, true, parts);
-  const Factor gradient = parts.planes ? image_of(description.out.tensor, rows, parts)
-                                       : positions_of(description.out.tensor, rows, false, parts);
+  const Matrix gradient = parts.exact ? image_of(description.out.tensor, rows, parts)
+                                      : positions_of(description.out.tensor, rows, false, parts);
   at::DimVector sizes(weight.movedim(1, -1).sizes());
   sizes.front() = rows;
   sizes.back() = channels;
@@ -295,17 +295,17 @@ void run_weight_gradient(const Description& description, const Parts& parts) {
   gemm::Description d;
   d.windows = &windows;
   d.tf32 = description.precision.tf32;
-  d.plane_terms = parts.planes ? gemm::kPlaneTerms : 1;
-  d.a_plane = gradient.plane;
-  d.b_plane = image.plane;
+  d.exact_terms = parts.exact ? gemm::kExactTerms : 1;
+  d.a_part = gradient.part;
+  d.b_part = image.part;
   d.m = rows / groups;
-  d.n = product_of(w.taps) * channels;
-  d.k = out.size[0] * product_of(w.grid);
+  d.n = elements_of(w.taps) * channels;
+  d.k = out.size[0] * elements_of(w.grid);
   d.batch = groups;
   d.a = {out.data, out.dtype, 1, innermost(out, w.grid), d.m};
   d.b = {source.data, source.dtype, d.n, 1, channels};
   d.out = {result.mutable_data_ptr(), description.weight.dtype, d.n, 1, d.m * d.n};
-  gemm::product(d);
+  gemm::run(d);
   if (!direct) moved.copy_(result.narrow(0, 0, weight.size(0)).narrow(-1, 0, weight.size(1)));
 }
 
@@ -319,13 +319,13 @@ void run_allowed(Description& description) {
   run(description, {.terms = description.precision.rounded_terms});
 }
 
-/// In planes, or, where there is no memory for these, by the next implementation.
-void run_planes(Description& description) {
+/// In three parts, or, where there is no memory for these, by the next implementation.
+void run_bfloat16x3(Description& description) {
   const MatrixEpilogue* const epilogue = description.epilogue;
   try {
-    return run(description, {.planes = true});
+    return run(description, {.exact = true});
   } catch (const c10::OutOfMemoryError&) {
-    description.without_planes = true;
+    description.out_of_memory = true;
     description.epilogue = epilogue;
   }
   run_convolution(description);
@@ -335,6 +335,6 @@ void run_planes(Description& description) {
 
 const Implementation implicit_gemm{"implicit_gemm", refuse_allowed, run_allowed};
 const Implementation bfloat16_parts{"bfloat16_parts", refuse_parts, run_allowed};
-const Implementation bfloat16_planes{"bfloat16_planes", refuse_planes, run_planes};
+const Implementation bfloat16x3{"bfloat16x3", refuse_bfloat16x3, run_bfloat16x3};
 
 }  // namespace ocl::conv

@@ -35,8 +35,8 @@ bool runs(const AffineIndex::Dimension& d) { return reads_runs(d) && d.second ==
 int64_t plane_lines(const Contraction& contraction) {
   constexpr int64_t kMostLines = 8;
   if (contraction.columns == 1) return kPlaneLines;
-  // As many sums as a product has in registers; fewer where factors take more of them, or sums are
-  // transposed.
+  // As many sums as a matrix product has in registers; fewer where b takes more of them, or sums
+  // are transposed.
   const DeviceRow& row = device_row(contraction.device);
   const bool square = contraction.columns > kNarrowColumns || contraction.column_out == 1;
   const int64_t sums = row.packed_rows * row.packed_vectors, vectors = square ? sums * 2 / 3 : sums;
@@ -211,10 +211,11 @@ void run_k(Contraction& contraction) {
 
 }  // namespace
 
-const Sum few_columns{"few_columns", refuse_few_columns, run_few_columns};
-const Sum direct{"direct", refuse_direct, run_direct};
-const Sum narrow_groups{"narrow_groups", refuse_groups, run_groups};
-const Sum narrow_positions{"narrow_positions", refuse_positions, run_positions};
-const Sum narrow_k{"narrow_k", refuse_k, run_k};
+const Contraction::Implementation few_columns{"few_columns", refuse_few_columns, run_few_columns};
+const Contraction::Implementation direct{"direct", refuse_direct, run_direct};
+const Contraction::Implementation narrow_groups{"narrow_groups", refuse_groups, run_groups};
+const Contraction::Implementation narrow_positions{"narrow_positions", refuse_positions,
+                                                   run_positions};
+const Contraction::Implementation narrow_k{"narrow_k", refuse_k, run_k};
 
 }  // namespace ocl::conv

@@ -9,15 +9,15 @@
 #include <limits>
 
 #include "engine/gemm/bfloat16_parts.h"
-#include "engine/gemm/bfloat16_planes.h"
+#include "engine/gemm/bfloat16x3.h"
 #include "runtime/stream.h"
 
 namespace ocl::conv {
 
 namespace {
 
-/// The tensor with its channels innermost and strides that the products take; a copy if it isn't
-/// so already. More channels than it has are zeros.
+/// The tensor with its channels innermost and strides that the matrix product takes; a copy if it
+/// isn't so already. More channels than it has are zeros.
 at::Tensor channels_last(const at::Tensor& tensor, int64_t channels) {
   bool fits = tensor.size(1) == channels && tensor.stride(1) == 1 &&
               reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
@@ -101,41 +101,41 @@ at::Tensor terms_of_images(const at::Tensor& images, int terms, bool second) {
   return out;
 }
 
-Factor planes_of_image(const at::Tensor& image, int64_t channels) {
+Matrix parts_of_image(const at::Tensor& image, int64_t channels) {
   const at::Tensor last = image.movedim(1, -1);
   at::DimVector sizes(last.sizes());
   const auto own = static_cast<uint32_t>(sizes.back());
   const auto rows = static_cast<uint32_t>(image.numel() / own);
   sizes.back() = channels;
-  const gemm::Planes planes(uint64_t{rows} * static_cast<uint64_t>(channels));
-  const at::Tensor out = brain_like(image, {static_cast<int64_t>(planes.bytes() / 2)});
+  const gemm::Bfloat16x3 parts(uint64_t{rows} * static_cast<uint64_t>(channels));
+  const at::Tensor out = brain_like(image, {static_cast<int64_t>(parts.bytes() / 2)});
   Queue& queue = current_queue(current_device());
   auto* const to = static_cast<char*>(out.mutable_data_ptr());
   const auto pitch = static_cast<uint32_t>(channels);
   if (last.is_contiguous()) {
     const gemm::FloatLines lines{
         static_cast<const char*>(last.const_data_ptr()), 1, own, 0, own, rows, 1};
-    gemm::write_bfloat16_planes(queue, lines, to, pitch, planes);
+    gemm::write_bfloat16x3(queue, lines, to, pitch, parts);
   } else {
     const at::Tensor whole = image.contiguous();
     const auto count = static_cast<uint32_t>(whole.size(0));
     const gemm::FloatImages images{static_cast<const char*>(whole.const_data_ptr()), count, own,
                                    rows / count};
-    gemm::write_bfloat16_planes(queue, images, to, pitch, planes);
+    gemm::write_bfloat16x3(queue, images, to, pitch, parts);
   }
-  return {out.narrow(0, 0, rows * channels).view(sizes).movedim(-1, 1), planes.distance};
+  return {out.narrow(0, 0, rows * channels).view(sizes).movedim(-1, 1), parts.distance};
 }
 
-Factor planes_of(const at::Tensor& tensor) {
+Matrix parts_of(const at::Tensor& tensor) {
   const auto count = static_cast<uint32_t>(tensor.numel());
   const auto pitch = static_cast<uint32_t>(padded(count));
-  const gemm::Planes planes(pitch);
-  const at::Tensor out = brain_like(tensor, {static_cast<int64_t>(planes.bytes() / 2)});
+  const gemm::Bfloat16x3 parts(pitch);
+  const at::Tensor out = brain_like(tensor, {static_cast<int64_t>(parts.bytes() / 2)});
   const gemm::FloatLines lines{
       static_cast<const char*>(tensor.const_data_ptr()), 1, count, 0, count, 1, 1};
-  gemm::write_bfloat16_planes(current_queue(current_device()), lines,
-                              static_cast<char*>(out.mutable_data_ptr()), pitch, planes);
-  return {out.narrow(0, 0, count).view(tensor.sizes()), planes.distance};
+  gemm::write_bfloat16x3(current_queue(current_device()), lines,
+                         static_cast<char*>(out.mutable_data_ptr()), pitch, parts);
+  return {out.narrow(0, 0, count).view(tensor.sizes()), parts.distance};
 }
 
 at::Tensor with_zeros(const at::Tensor& rows, int64_t channels) {
@@ -145,13 +145,13 @@ at::Tensor with_zeros(const at::Tensor& rows, int64_t channels) {
 
 }  // namespace
 
-Factor image_of(const at::Tensor& image, int64_t channels, const Parts& parts) {
-  if (parts.planes) return planes_of_image(image, channels);
+Matrix image_of(const at::Tensor& image, int64_t channels, const Parts& parts) {
+  if (parts.exact) return parts_of_image(image, channels);
   return {parts.terms > 0 ? terms_of_channels(image, parts.terms) : channels_last(image, channels)};
 }
 
-Factor rows_of(const at::Tensor& rows, const Parts& parts) {
-  if (parts.planes) return planes_of(rows);
+Matrix rows_of(const at::Tensor& rows, const Parts& parts) {
+  if (parts.exact) return parts_of(rows);
   return {parts.terms > 0 ? terms_of_rows(rows, parts.terms) : rows};
 }
 
@@ -178,7 +178,7 @@ at::Tensor weight_rows(const at::Tensor& weight, const std::array<Phase, kAxes>&
   return with_zeros(part.reshape(sizes).permute(order), channels);
 }
 
-Factor positions_of(const at::Tensor& images, int64_t channels, bool second, const Parts& parts) {
+Matrix positions_of(const at::Tensor& images, int64_t channels, bool second, const Parts& parts) {
   at::Tensor last = channels_last(images, channels);
   const int terms = parts.terms;
   // The second operand has windows, which find its positions.

@@ -139,6 +139,7 @@ void run_packed(Contraction& contraction) {
   }
 }
 
-const Sum packed{"packed", [](const Contraction&) -> const char* { return nullptr; }, run_packed};
+const Contraction::Implementation packed{
+    "packed", [](const Contraction&) -> const char* { return nullptr; }, run_packed};
 
 }  // namespace ocl::conv

@@ -168,6 +168,6 @@ void run(Contraction& contraction) {
 
 }  // namespace
 
-const Sum tiled{"tiled", refuse, run};
+const Contraction::Implementation tiled{"tiled", refuse, run};
 
 }  // namespace ocl::conv

@@ -1,6 +1,6 @@
 // Products of single precision where the user allows fewer bits and the device multiplies bfloat16
-// fast: factors as one or two numbers of 8 bits (kernels/gemm/bfloat16_parts.cl). With two, the
-// three largest of the four products are kept, as cuBLAS and oneDNN do: about 16 bits. See
+// fast: elements as one or two numbers of 8 bits (kernels/gemm/bfloat16_parts.cl). With two, the
+// three largest of the four terms are kept, as cuBLAS and oneDNN do: about 16 bits. See
 // torch.set_float32_matmul_precision, "high" and "medium".
 #include "engine/gemm/bfloat16_parts.h"
 
@@ -22,7 +22,7 @@ const char* refuse(const Plan& plan) {
   if (plan.rounded_terms == 0) return "no single precision that may lose bits to bfloat16";
   const Arguments& p = plan.problem;
   if (std::min({p.m, p.n, p.k}) < kLeastOfParts)
-    return "copies of the factors cost more than is won";
+    return "copies of the operands cost more than is won";
   constexpr uint32_t kLongest = uint32_t{1} << 29;  // three times that is a number of 32 bits
   return p.k > kLongest ? "k is long" : nullptr;
 }
@@ -64,7 +64,7 @@ void run(const Plan& source) {
   plan.problem.a = {a.pitch(), 1, a.batch_stride()};
   plan.problem.b = {1, b.pitch(), b.batch_stride()};
   plan.problem.k = plan.problem.split_k = static_cast<uint32_t>(a.pitch());
-  run_product(plan);
+  run_plan(plan);
 }
 
 }  // namespace

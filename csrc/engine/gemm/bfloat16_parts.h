@@ -7,7 +7,7 @@
 
 namespace ocl::gemm {
 
-/// m, n and k are not below: copying a factor costs as much as several products.
+/// m, n and k are not below: copying an operand costs as much as several products.
 constexpr uint32_t kLeastOfParts = 32;
 
 /// Element i of line l of matrix z: data[z * batch_stride + l * line_stride + i * stride].
@@ -19,7 +19,7 @@ struct FloatLines {
 
 /// Writes each line of `length` elements as `terms` such parts, 1 or 3, and zeros up to `pitch`:
 /// high, high, low, or, of the `second` operand, high, low, high. Then a sum over a line of parts
-/// has so many terms for each product of elements.
+/// has so many terms for one of single precision.
 void write_bfloat16_parts(Queue& queue, int terms, bool second, const FloatLines& lines, char* out,
                           uint64_t pitch);
 

@@ -15,8 +15,8 @@ void run_direct(const Plan& plan) {
   const Arguments& p = plan.problem;
   const bool cpu = plan.device.is_cpu();
   const size_t local = p.n >= 16 ? 16 : p.n >= 4 ? 4 : 1;
-  launch_product(get_kernel(family, plan), plan,
-                 NDRange::volume({p.n, p.m, p.batch}, {local, cpu ? 1u : 4u, 1}));
+  launch_gemm(get_kernel(family, plan), plan,
+              NDRange::volume({p.n, p.m, p.batch}, {local, cpu ? 1u : 4u, 1}));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ using c10::ScalarType;
 namespace {
 
 /// The tag computed with: unsigned integers wrap without undefined behaviour, and the low bits of a
-/// sum of products don't depend on the signs of its terms.
+/// sum don't depend on the signs of its terms.
 const char* compute_tag_of(ScalarType dtype) {
   switch (dtype) {
     case ScalarType::Float:
@@ -120,7 +120,7 @@ Plan make_plan(const Description& d) {
   plan.complex = c10::isComplexType(dtype);
   plan.tf32 = d.tf32;
   plan.rounded_terms = d.rounded_terms;
-  plan.plane_terms = d.plane_terms;
+  plan.exact_terms = d.exact_terms;
   plan.windows = d.windows;
   plan.compute_tag = compute;
   plan.compute_size = compute_size_of(dtype);
@@ -144,8 +144,8 @@ Plan make_plan(const Description& d) {
   p.batch = checked_size(d.batch);
   p.splits = 1;
   p.split_k = p.k;
-  p.a_plane = d.a_plane;
-  p.b_plane = d.b_plane;
+  p.a_part = d.a_part;
+  p.b_part = d.b_part;
   if (p.k > 0) {
     p.a = strides_of(d.a, d.m, d.k, d.batch);
     p.b = strides_of(d.b, d.k, d.n, d.batch);
@@ -192,7 +192,7 @@ bool takes_k_blocking(const Description& description) {
 }
 
 bool wants_contiguous_k(const Description& description) {
-  // A copied float is worth that many products.
+  // A copied float is worth that many terms.
   constexpr int64_t kLeastSize = 64, kLeastUses = 512;
   const Description& d = description;
   const bool bytes = d.a.dtype == ScalarType::Char || d.a.dtype == ScalarType::Byte;
@@ -212,7 +212,7 @@ void run_batches(Plan plan) {
   constexpr uint32_t kMostBatches = 65535;
   for (uint32_t left = plan.problem.batch; left > 0; left -= plan.problem.batch) {
     plan.problem.batch = std::min(left, kMostBatches);
-    run_product(plan);
+    run_plan(plan);
     const Arguments& p = plan.problem;
     plan.problem.batch0 += p.batch;
     plan.a += p.a.batch * p.batch * plan.a_size;
@@ -224,7 +224,7 @@ void run_batches(Plan plan) {
 
 }  // namespace
 
-void product(const Description& d, const Epilogue* epilogue) {
+void run(const Description& d, const Epilogue* epilogue) {
   if (d.m == 0 || d.n == 0 || d.batch == 0) return;
   Plan plan = make_plan(d);
   plan.epilogue = epilogue;

@@ -38,21 +38,21 @@ struct Description {
   Operand a, b, c, out;
   c10::Scalar alpha = 1, beta = 0;
   Activation activation = Activation::none;
-  bool tf32 = false;  // factors of single precision may be rounded to 11 bits (TF32)
-  /// They may be cut to one number in bfloat16, or to two. A product of theirs is then so many
-  /// terms, 1 or 3; 0: they may not be cut.
+  bool tf32 = false;  // a and b of single precision may be rounded to 11 bits (TF32)
+  /// Their elements may be cut to one number in bfloat16, or to two. A term of the sum then becomes
+  /// 1 or 3; 0: they may not be cut.
   int rounded_terms = 0;
-  /// a and b are parts of single precision in bfloat16_planes.h's planes. A product of theirs is so
-  /// many terms. The planes lie so many bytes apart.
-  int plane_terms = 1;
-  uint64_t a_plane = 0, b_plane = 0;
+  /// a and b are the parts that bfloat16x3.h makes of single precision, which lie so many bytes
+  /// apart. A term of the sum becomes so many.
+  int exact_terms = 1;
+  uint64_t a_part = 0, b_part = 0;
   /// The operand that lies in the windows of a convolution (windows.h), if one does.
   const Windows* windows = nullptr;
   bool b_packed = false;  // b is what pack() made of it: b.data, and b.dtype as panels_for'
 };
 
 /// Enqueues the product on the current stream of the current device. Sizes may be 0. Throws
-/// NotImplementedError for a dtype without a product (bool), Error for a device failure.
+/// NotImplementedError for a dtype that it does not take (bool), Error for a device failure.
 ///
 /// The first implementation in implementations.cpp that does not refuse runs.
 /// TORCH_OCL_VERBOSE=dispatch prints the reasons, TORCH_OCL_GEMM=<name> asks for one (where it
@@ -60,13 +60,13 @@ struct Description {
 ///
 /// An epilogue sees each element. out then says how results are rounded and where they would lie;
 /// its data need only be memory of the device, and its rows are contiguous.
-void product(const Description& description, const Epilogue* epilogue = nullptr);
+void run(const Description& description, const Epilogue* epilogue = nullptr);
 
-/// Whether product() on a CPU reads the operands once and packs nothing large: few rows and columns
+/// Whether run() on a CPU reads the operands once and packs nothing large: few rows and columns
 /// over a long k (kernels/gemm/k_blocking.cl).
 bool takes_k_blocking(const Description& description);
 
-/// Whether product() is so much faster with a's rows and b's columns contiguous that it pays to
+/// Whether run() is so much faster with a's rows and b's columns contiguous that it pays to
 /// copy them: Hopper's matrix instructions for 8-bit integers and TF32 read them only so.
 bool wants_contiguous_k(const Description& description);
 
@@ -84,7 +84,7 @@ Panels panels_for(const Device& device, c10::ScalarType dtype, int64_t k, int64_
 /// Packs b: [k, n] into memory of panels * depth * columns * group elements.
 void pack(const Operand& b, int64_t k, int64_t n, void* panels);
 
-/// True if the engine has products of that dtype.
+/// True if the engine takes operands of that dtype.
 bool takes(c10::ScalarType dtype);
 
 }  // namespace ocl::gemm

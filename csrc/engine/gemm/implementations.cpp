@@ -18,9 +18,9 @@ namespace {
 constexpr const Implementation* kOnCpu[] = {&small,          &skinny_axpy, &skinny_dot, &k_blocking,
                                             &bfloat16_parts, &packed,      &direct};
 
-constexpr const Implementation* kOnGpu[] = {&group_axpy,      &group_dot,   &bfloat16_parts,
-                                            &bfloat16_planes, &tensor_core, &tensor_core_f64,
-                                            &tiled,           &packed,      &direct};
+constexpr const Implementation* kOnGpu[] = {&group_axpy, &group_dot,   &bfloat16_parts,
+                                            &bfloat16x3, &tensor_core, &tensor_core_f64,
+                                            &tiled,      &packed,      &direct};
 // Where a kernel can ask for sub-groups of a size, on Intel's GPUs.
 constexpr const Implementation* kOnSubgroupGpu[] = {&group_axpy, &group_dot, &subgroup,
                                                     &tiled,      &packed,    &direct};
@@ -31,10 +31,9 @@ constexpr const Implementation* kOnMatrixGpu[] = {&group_axpy,      &group_dot, 
 constexpr const Implementation* kOnWaveGpu[] = {
     &group_axpy, &group_dot, &bfloat16_parts, &wave_matrix, &tiled, &packed, &direct};
 constexpr const Implementation* kAll[] = {
-    &small,       &skinny_axpy,     &skinny_dot,      &group_axpy,
-    &group_dot,   &k_blocking,      &bfloat16_parts,  &bfloat16_planes,
-    &tensor_core, &tensor_core_f64, &subgroup_matrix, &subgroup,
-    &wave_matrix, &tiled,           &packed,          &direct};
+    &small,          &skinny_axpy, &skinny_dot,  &group_axpy,      &group_dot,       &k_blocking,
+    &bfloat16_parts, &bfloat16x3,  &tensor_core, &tensor_core_f64, &subgroup_matrix, &subgroup,
+    &wave_matrix,    &tiled,       &packed,      &direct};
 
 constexpr const Implementation* kAllOfWindows[] = {&tensor_core, &subgroup_matrix, &wave_matrix,
                                                    &tiled};
@@ -42,22 +41,23 @@ constexpr const Implementation* kOfWindows[] = {&tensor_core, &tiled};
 constexpr const Implementation* kOfWindowsOnMatrixGpu[] = {&subgroup_matrix, &tiled};
 constexpr const Implementation* kOfWindowsOnWaveGpu[] = {&wave_matrix, &tiled};
 
-// Operands in bfloat16_planes' planes.
-constexpr const Implementation* kOfPlanes[] = {&tensor_core};
+// Operands that are bfloat16x3's parts.
+constexpr const Implementation* kOfParts[] = {&tensor_core};
 
 std::string describe(const Plan& plan) {
   const Arguments& p = plan.problem;
   return "gemm " + std::to_string(p.batch) + "x" + std::to_string(p.m) + "x" + std::to_string(p.n) +
          "x" + std::to_string(p.k) + " " + plan.a_tag + "," + plan.b_tag + "->" + plan.out_tag +
-         (plan.windows != nullptr ? ", windows" : "") + (plan.plane_terms > 1 ? ", planes" : "");
+         (plan.windows != nullptr ? ", windows" : "") +
+         (plan.exact_terms > 1 ? ", bfloat16x3" : "");
 }
 
 void run_listed(const Plan& plan) {
   const bool runs = plan.windows != nullptr
                         ? run_first(engine, kAllOfWindows, implementations_of_windows(plan.device),
                                     plan, describe)
-                    : plan.plane_terms > 1
-                        ? run_first(engine, kOfPlanes, plan, describe)
+                    : plan.exact_terms > 1
+                        ? run_first(engine, kOfParts, plan, describe)
                         : run_first(engine, kAll, implementations(plan.device), plan, describe);
   TORCH_INTERNAL_ASSERT(runs, "no kernel takes ", describe(plan));
 }
@@ -86,7 +86,7 @@ std::span<const Implementation* const> implementations_of_windows(const Device& 
 
 std::span<const Implementation* const> all_implementations_of_windows() { return kAllOfWindows; }
 
-void run_product(const Plan& plan) {
+void run_plan(const Plan& plan) {
   const DispatchBlock block(engine);  // some choose again
   // A packed operand is for that kernel alone, small as the product may be.
   if (plan.b_packed) {

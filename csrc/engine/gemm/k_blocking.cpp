@@ -71,8 +71,8 @@ void run(const Plan& source) {
   const Workspace workspace(panels + p.splits * p.batch * block * plan.compute_size);
   std::array<unsigned char, sizeof panels> extra;
   std::memcpy(extra.data(), &panels, sizeof panels);
-  launch_product(get_kernel(family, plan, defines), plan,
-                 NDRange::volume({p.splits, p.batch, 1}, {1, 1, 1}), workspace.data(), extra);
+  launch_gemm(get_kernel(family, plan, defines), plan,
+              NDRange::volume({p.splits, p.batch, 1}, {1, 1, 1}), workspace.data(), extra);
   finish_split(plan, workspace.data());
 }
 

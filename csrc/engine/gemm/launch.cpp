@@ -39,8 +39,8 @@ Kernel& get_kernel(const KernelFamily& family, const Plan& plan,
       .get(plan.device, std::span<const Define>(defines).first(count));
 }
 
-void launch_product(Kernel& kernel, const Plan& plan, const NDRange& range, const void* workspace,
-                    std::span<const unsigned char> extra) {
+void launch_gemm(Kernel& kernel, const Plan& plan, const NDRange& range, const void* workspace,
+                 std::span<const unsigned char> extra) {
   cl_uint index = 0;
   detail::set_argument(kernel, index, Pointer{plan.a});
   detail::set_argument(kernel, index, Pointer{plan.b});

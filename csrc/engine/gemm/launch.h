@@ -27,8 +27,8 @@ Kernel& get_kernel(const KernelFamily& family, const Plan& plan,
                    std::span<const Define> parameters = {});
 
 /// Enqueues with the operands of gemm.clh and `extra` (a trailing struct, may be empty).
-void launch_product(Kernel& kernel, const Plan& plan, const NDRange& range,
-                    const void* workspace = nullptr, std::span<const unsigned char> extra = {});
+void launch_gemm(Kernel& kernel, const Plan& plan, const NDRange& range,
+                 const void* workspace = nullptr, std::span<const unsigned char> extra = {});
 
 /// The windows' arguments, which follow the operands; nothing where there are no windows.
 std::span<const unsigned char> windows_of(const Plan& plan);

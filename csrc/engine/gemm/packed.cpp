@@ -60,9 +60,9 @@ void pack(const Plan& plan, const PackedArguments& panels, void* workspace) {
   const int64_t row_panels = panels.a_batches * ceil_div(p.m, plan.parameters.packed.rows);
   const int64_t column_panels =
       panels.b_packed ? 0 : panels.b_batches * ceil_div(p.n, columns_of(plan));
-  launch_product(get_kernel(family, plan, defines_of(plan)), plan,
-                 NDRange::grid(ceil_div(p.k, kPackDepth), row_panels + column_panels, 1, 1),
-                 workspace, {reinterpret_cast<const unsigned char*>(&panels), sizeof panels});
+  launch_gemm(get_kernel(family, plan, defines_of(plan)), plan,
+              NDRange::grid(ceil_div(p.k, kPackDepth), row_panels + column_panels, 1, 1), workspace,
+              {reinterpret_cast<const unsigned char*>(&panels), sizeof panels});
 }
 
 /// Packs and multiplies a problem whose panels fit the workspace.
@@ -95,12 +95,11 @@ void run_block(const Plan& source) {
   const Workspace workspace(panels.sums + split_bytes(plan));
 
   pack(plan, panels, workspace.data());
-  launch_product(get_kernel(family, plan, defines_of(plan)), plan,
-                 NDRange::volume({static_cast<size_t>(column_panels * p.splits),
-                                  static_cast<size_t>(ceil_div(row_panels, block)), p.batch},
-                                 {1, 1, 1}),
-                 workspace.data(),
-                 {reinterpret_cast<const unsigned char*>(&panels), sizeof panels});
+  launch_gemm(get_kernel(family, plan, defines_of(plan)), plan,
+              NDRange::volume({static_cast<size_t>(column_panels * p.splits),
+                               static_cast<size_t>(ceil_div(row_panels, block)), p.batch},
+                              {1, 1, 1}),
+              workspace.data(), {reinterpret_cast<const unsigned char*>(&panels), sizeof panels});
   finish_split(plan, workspace.data() + panels.sums);
 }
 

@@ -14,7 +14,7 @@ Plan Plan::transposed() const {
   std::swap(p.row0, p.column0);
   p.flags ^= kTransposed;
   std::swap(p.a, p.b);
-  std::swap(p.a_plane, p.b_plane);
+  std::swap(p.a_part, p.b_part);
   for (Strides* s : {&p.a, &p.b, &p.c, &p.out}) std::swap(s->row, s->column);
   const uint32_t conjugates = problem.flags & (kConjugateA | kConjugateB);
   p.flags &= ~(kConjugateA | kConjugateB);

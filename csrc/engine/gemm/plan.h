@@ -39,10 +39,10 @@ struct Plan {
   size_t a_size = 0, b_size = 0, out_size = 0, compute_size = 0;  // bytes of an element
   bool tf32 = false;      // of single precision: TF32 will do
   int rounded_terms = 0;  // as Description has them
-  int plane_terms = 1;
-  bool without_planes = false;  // bfloat16_planes found no memory for them
-  bool complex = false;         // the kernels have no vectors of complex numbers
-  bool b_packed = false;        // for packed alone
+  int exact_terms = 1;
+  bool out_of_memory = false;  // bfloat16x3 found none for its parts
+  bool complex = false;        // the kernels have no vectors of complex numbers
+  bool b_packed = false;       // for packed alone
   int activation = 0;
   ScalarArgument alpha{}, beta{};
   Parameters parameters{};
@@ -60,7 +60,7 @@ struct Variation {
   Parameters parameters;
 };
 
-/// One way to compute a product: a kernel or several.
+/// One of the list: a kernel or several.
 struct Implementation : ocl::Implementation<const Plan> {
   /// The tuner may make this of the plan's parameters at that stage (from 0), the most promising
   /// first; nothing past its last stage. Null where there is nothing to vary.
@@ -69,8 +69,8 @@ struct Implementation : ocl::Implementation<const Plan> {
 
 extern Engine engine;
 extern const Implementation small, k_blocking, packed, skinny_axpy, skinny_dot, group_axpy,
-    group_dot, bfloat16_parts, bfloat16_planes, tensor_core, tensor_core_f64, subgroup_matrix,
-    subgroup, wave_matrix, tiled, direct;
+    group_dot, bfloat16_parts, bfloat16x3, tensor_core, tensor_core_f64, subgroup_matrix, subgroup,
+    wave_matrix, tiled, direct;
 
 /// Whether the driver turned out not to take programs with Hopper's instructions.
 bool warpgroups_fail();
@@ -86,7 +86,7 @@ void pack_columns(const Plan& plan, void* panels);
 Plan make_plan(const Description& description);
 
 /// Runs the first implementation that takes the plan, or as the tuner says.
-void run_product(const Plan& plan);
+void run_plan(const Plan& plan);
 /// Runs the first one, for an implementation that made another product of its plan or that failed:
 /// it may have been chosen by the tuner.
 void run_again(const Plan& plan);

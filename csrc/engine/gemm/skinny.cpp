@@ -85,8 +85,8 @@ void run_axpy(Plan& plan, std::span<const Define> defines) {
   const size_t items = ceil_div(p.m, step);
   split_k(p, items * p.batch, items_of_cores(plan.device), 512, 8);
   const Workspace sums(split_bytes(plan));
-  launch_product(get_kernel(family, plan, defines), plan,
-                 NDRange::volume({items, p.splits, p.batch}, {1, 1, 1}), sums.data());
+  launch_gemm(get_kernel(family, plan, defines), plan,
+              NDRange::volume({items, p.splits, p.batch}, {1, 1, 1}), sums.data());
   finish_split(plan, sums.data());
 }
 
@@ -104,7 +104,7 @@ void run_group_axpy(Plan& plan, std::span<const Define> common) {
   const size_t step = kLanes * static_cast<size_t>(width), groups = ceil_div(p.m, step);
   split_k(p, groups * p.batch, parts_of_work(plan.device), 16 * kDepth, kDepth);
   const Workspace sums(split_bytes(plan));
-  launch_product(
+  launch_gemm(
       get_kernel(family, plan, defines), plan,
       NDRange::volume({groups * kLanes * kDepth, p.splits, p.batch}, {kLanes * kDepth, 1, 1}),
       sums.data());
@@ -134,8 +134,8 @@ void run_dot(Plan& plan, std::span<const Define> defines) {
     copy_lines(plan, plan.a, plan.a_size, p.a.column, p.a.row, p.a.batch, p.k, p.m, p.k,
                workspace.data() + rows_at);
   }
-  launch_product(get_kernel(family, copied, defines), copied,
-                 NDRange::volume({items, p.splits, p.batch}, {1, 1, 1}), workspace.data());
+  launch_gemm(get_kernel(family, copied, defines), copied,
+              NDRange::volume({items, p.splits, p.batch}, {1, 1, 1}), workspace.data());
   finish_split(plan, workspace.data());
 }
 
@@ -153,8 +153,8 @@ void run_group_dot(Plan& plan, std::span<const Define> common) {
   split_k(p, int64_t{p.m} * p.batch, groups_of_units(plan.device), 4096,
           local * static_cast<size_t>(width));
   const Workspace sums(split_bytes(plan));
-  launch_product(get_kernel(family, plan, defines), plan,
-                 NDRange::volume({p.m * local, p.splits, p.batch}, {local, 1, 1}), sums.data());
+  launch_gemm(get_kernel(family, plan, defines), plan,
+              NDRange::volume({p.m * local, p.splits, p.batch}, {local, 1, 1}), sums.data());
   finish_split(plan, sums.data());
 }
 

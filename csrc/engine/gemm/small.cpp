@@ -41,8 +41,8 @@ void run(const Plan& source) {
   const size_t columns = ceil_div(p.n, width), rows = ceil_div(p.m, kRows);
   // One work-group where there is little to do, for it costs more than its work-items.
   const size_t local = std::min<size_t>(rows, 8);
-  launch_product(get_kernel(family, plan, defines), plan,
-                 NDRange::volume({columns, round_up(rows, local), p.batch}, {1, local, 1}));
+  launch_gemm(get_kernel(family, plan, defines), plan,
+              NDRange::volume({columns, round_up(rows, local), p.batch}, {1, local, 1}));
 }
 
 }  // namespace

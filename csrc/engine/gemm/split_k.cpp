@@ -36,9 +36,8 @@ void finish_split(const Plan& plan, const void* sums) {
     const size_t rows = turned ? p.n : p.m, columns = turned ? p.m : p.n;
     const size_t vectors = ceil_div(columns, static_cast<size_t>(plan.epilogue->lanes));
     constexpr size_t kLocal = 32;  // a work-group costs as much as many work-items
-    launch_product(get_kernel(family, plan), plan,
-                   NDRange::grid(rows * vectors, p.batch, std::min(rows * vectors, kLocal), 1),
-                   sums);
+    launch_gemm(get_kernel(family, plan), plan,
+                NDRange::grid(rows * vectors, p.batch, std::min(rows * vectors, kLocal), 1), sums);
     return;
   }
   const size_t elements = static_cast<size_t>(p.m) * p.n;
@@ -47,13 +46,13 @@ void finish_split(const Plan& plan, const void* sums) {
   if (!plan.device.is_cpu() && p.splits >= kManyParts && elements * p.batch <= kFewElements) {
     const size_t group = group_of_rows(plan.device);
     const std::array<Define, 1> defines{{{"LOCAL", group}}};
-    launch_product(get_kernel(group_family, plan, defines), plan,
-                   NDRange::grid(elements * group, p.batch, group, 1), sums);
+    launch_gemm(get_kernel(group_family, plan, defines), plan,
+                NDRange::grid(elements * group, p.batch, group, 1), sums);
     return;
   }
   const size_t local =
       plan.device.is_cpu() ? group_of_lanes(plan.device) : group_of_rows(plan.device);
-  launch_product(get_kernel(family, plan), plan, NDRange::grid(elements, p.batch, local, 1), sums);
+  launch_gemm(get_kernel(family, plan), plan, NDRange::grid(elements, p.batch, local, 1), sums);
 }
 
 }  // namespace ocl::gemm

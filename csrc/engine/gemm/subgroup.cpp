@@ -64,7 +64,7 @@ bool is_half_tag(const char* tag) {
 
 template <bool matrix>
 const char* refuse(const Plan& plan) {
-  if (plan.plane_terms > 1) return "operands lie in planes";
+  if (plan.exact_terms > 1) return "operands are bfloat16x3's parts";
   if (plan.device.properties().required_sub_group_sizes == 0) {
     return "the device has no sub-groups of a size that can be asked for";
   }

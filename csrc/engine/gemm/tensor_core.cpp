@@ -29,12 +29,12 @@ constexpr bool fits_hopper(const TensorCoreShape& s) {
   return s.local_memory() <= kAssembledLocalMemory;
 }
 static_assert(std::ranges::all_of(kTensorCore.shapes, fits_hopper));
-static_assert(std::ranges::all_of(kTensorCorePlanes.shapes, fits_hopper));
+static_assert(std::ranges::all_of(kTensorCoreParts.shapes, fits_hopper));
 
 using Candidates = TileCandidates<TensorCoreShape>;
 
 Candidates candidates_of(const Plan& plan) {
-  if (plan.plane_terms > 1) return Candidates(kTensorCorePlanes);
+  if (plan.exact_terms > 1) return Candidates(kTensorCoreParts);
   if (plan.a_size == 1) return Candidates(kTensorCoreBytes);
   return plan.a_size == 4 ? Candidates(kTensorCoreFloats) : Candidates(kTensorCore);
 }
@@ -198,7 +198,7 @@ Kernel& kernel_of(const Plan& plan, const TensorCoreShape& s) {
                                         {"WARPGROUP", s.warpgroup},
                                         {"WINDOWS", windows},
                                         {"AXES", axes},
-                                        {"PLANE_TERMS", plan.plane_terms},
+                                        {"EXACT_TERMS", plan.exact_terms},
                                         {"OCL_PTX_TARGET", "sm_90a"},
                                         {"OCL_PTX_LOCAL", local}}};
   const bool large = local > plan.device.properties().local_memory;
@@ -244,8 +244,8 @@ void run(const Plan& source) {
     return run_again(source);
   }
   const size_t items = static_cast<size_t>(s.tile.items);
-  launch_product(*kernel, plan, NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data(),
-                 windows_of(plan));
+  launch_gemm(*kernel, plan, NDRange::linear(tile_groups(p, s.tile) * items, items), sums.data(),
+              windows_of(plan));
   finish_split(plan, sums.data());
 }
 

@@ -40,7 +40,7 @@ uint64_t fitting(const Plan& plan, std::span<const TiledShape> shapes) {
 }
 
 const char* refuse_tiled(const Plan& plan) {
-  if (plan.plane_terms > 1) return "operands lie in planes";
+  if (plan.exact_terms > 1) return "operands are bfloat16x3's parts";
   return fitting(plan, candidates_of(plan).shapes) == 0
              ? "its tiles exceed the local memory or the largest work-group"
              : nullptr;

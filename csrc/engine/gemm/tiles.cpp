@@ -108,7 +108,7 @@ TileChoice choose_tile(const Plan& plan, std::span<const TileShape> shapes, uint
     for (int64_t splits = 1; splits <= kMostParts; splits *= 2) {
       const int64_t part = ceil_div(p.k, splits);
       if (splits > 1 && (part < kLeastPart || tiles * splits > groups_of_units(plan.device))) break;
-      double cost = tile_cost(shape, model, tiles * splits, part * plan.plane_terms, plan.device);
+      double cost = tile_cost(shape, model, tiles * splits, part * plan.exact_terms, plan.device);
       if (splits > 1) {
         const double parts = static_cast<double>(splits * p.batch) * p.m * p.n;
         cost +=
@@ -220,7 +220,7 @@ void run_tiles(const KernelFamily& family, const Plan& source, const TileShape& 
   }
   Kernel& kernel = get_kernel(family, plan, std::span(defines).first(count));
   const size_t items = static_cast<size_t>(tile.items);
-  launch_product(kernel, plan, NDRange::linear(tile_groups(p, tile) * items, items), sums.data(),
+  launch_gemm(kernel, plan, NDRange::linear(tile_groups(p, tile) * items, items), sums.data(),
                  windows_of(plan));
   finish_split(plan, sums.data());
 }

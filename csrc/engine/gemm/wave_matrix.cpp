@@ -47,7 +47,7 @@ uint64_t fitting(const Plan& plan, const WaveUnit& unit) {
 }
 
 const char* refuse(const Plan& plan) {
-  if (plan.plane_terms > 1) return "operands lie in planes";
+  if (plan.exact_terms > 1) return "operands are bfloat16x3's parts";
   if (std::strcmp(plan.a_tag, plan.b_tag) != 0 ||
       (std::strcmp(plan.a_tag, plan.out_tag) != 0 && std::strcmp(plan.out_tag, "f32") != 0)) {
     return "operands of several types";

@@ -14,7 +14,7 @@ using namespace kernel_types;
 #include "gemm/windows_arguments.clh"
 
 /// Elements that matrix instructions' kernels copy at once: 16 bytes of half types. Channels of
-/// windows, and lines of planes, come in multiples of it.
+/// windows, and lines of bfloat16x3, come in multiples of it.
 inline constexpr uint32_t kChunk = 8;
 
 /// Which operand, and how: kernels/gemm/windows_arguments.clh. Of that operand `data` is the

@@ -91,13 +91,13 @@ bool aligned_rows(const Plan& plan, uint64_t bytes) {
   return std::all_of(plan.indexing.strides.begin(), plan.indexing.strides.end(), multiple);
 }
 
-struct RowForm {
+struct RowChunk {
   size_t width, span;
   bool aligned;
 };
 
 /// A CPU moves a piece of a row for each look-up; neighbours on a GPU share the row's cache lines.
-RowForm row_form(const Plan& plan) {
+RowChunk row_chunk(const Plan& plan) {
   const size_t element = c10::elementSize(plan.problem.dtype);
   const bool cpu = plan.device().is_cpu();
   const size_t width = cpu || aligned_rows(plan, 16) ? vector_lanes(plan.device(), element) : 1;
@@ -131,7 +131,7 @@ const char* refuse_rows(const Plan& plan) {
 
 void run_elements(Plan& plan, bool rows) {
   const Problem& problem = plan.problem;
-  const RowForm form = rows ? row_form(plan) : RowForm{1, 1, false};
+  const RowChunk chunk = rows ? row_chunk(plan) : RowChunk{1, 1, false};
   const bool read = plan.move == Move::read;
   Kernel& kernel =
       read ? (rows ? rows_family : elements_family)
@@ -139,20 +139,20 @@ void run_elements(Plan& plan, bool rows) {
                                       {"INDEX", tag(problem.index_dtype)},
                                       {"WRAP", plan.indexing.wrap},
                                       {"E", element_tag(problem.dtype)},
-                                      {"WIDTH", form.width},
-                                      {"SPAN", form.span},
-                                      {form.aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1}})
+                                      {"WIDTH", chunk.width},
+                                      {"SPAN", chunk.span},
+                                      {chunk.aligned ? "ALIGNED_VECTORS" : "ANY_ALIGNMENT", 1}})
            : (rows ? scatter_rows_family : scatter_family)
                  .get(plan.device(), {{"NIDX", problem.indices},
                                       {"INDEX", tag(problem.index_dtype)},
                                       {"WRAP", plan.indexing.wrap},
                                       {"E", element_tag(problem.dtype)},
                                       {"FILL", plan.value != nullptr},
-                                      {"WIDTH", form.width},
-                                      {"SPAN", form.span}});
+                                      {"WIDTH", chunk.width},
+                                      {"SPAN", chunk.span}});
   const size_t n = problem.numel();
   enqueue(plan, problem, make_arguments(problem, plan.indexing), kernel,
-          rows ? row_range(problem, form.span, group_of_rows(plan.device()))
+          rows ? row_range(problem, chunk.span, group_of_rows(plan.device()))
                : NDRange::linear(n, group_of_rows(plan.device())).of_work(kLookup * n),
           !read);
 }

@@ -138,7 +138,7 @@ void subtract_product(const MatrixBatch& c, const MatrixBatch& a, const MatrixBa
   description.c = description.out = operand_of(c);
   description.alpha = -1;
   description.beta = 1;
-  gemm::product(description);
+  gemm::run(description);
 }
 
 void solve_triangular(const MatrixBatch& a, const MatrixBatch& b, bool upper, bool unit) {

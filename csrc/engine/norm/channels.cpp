@@ -118,7 +118,7 @@ struct Cut {
 };
 
 /// An implementation's compile parameters and cuts.
-struct Form {
+struct Setup {
   const Families& families;
   std::initializer_list<Define> defines;
   Cut sums, elements;
@@ -166,24 +166,25 @@ NDRange channel_range(const ChannelPlan& plan, bool shares_parts) {
 
 uint32_t flag(bool set, uint32_t value) { return set ? value : 0; }
 
-void run_elements(ChannelPlan& plan, const Form& form, const void* coefficients) {
+void run_elements(ChannelPlan& plan, const Setup& setup, const void* coefficients) {
   if (!plan.out.defined()) return;
-  plan.arguments.part = static_cast<uint32_t>(form.elements.part);
+  plan.arguments.part = static_cast<uint32_t>(setup.elements.part);
   if (plan.kind != ChannelPlan::gradients) {
-    launch(kernel_of(plan, form.families.normalize, form.defines), plan.queue, form.elements.range,
+    launch(kernel_of(plan, setup.families.normalize, setup.defines), plan.queue,
+           setup.elements.range, Pointer{plan.x.const_data_ptr()},
+           Pointer{plan.out.const_data_ptr()}, Pointer{coefficients}, plan.arguments);
+  } else {
+    launch(kernel_of(plan, setup.families.gradient, setup.defines), plan.queue,
+           setup.elements.range, Pointer{plan.grad->const_data_ptr()},
            Pointer{plan.x.const_data_ptr()}, Pointer{plan.out.const_data_ptr()},
            Pointer{coefficients}, plan.arguments);
-  } else {
-    launch(kernel_of(plan, form.families.gradient, form.defines), plan.queue, form.elements.range,
-           Pointer{plan.grad->const_data_ptr()}, Pointer{plan.x.const_data_ptr()},
-           Pointer{plan.out.const_data_ptr()}, Pointer{coefficients}, plan.arguments);
   }
 }
 
 /// Sums where there are any, then coefficients per channel, then elements if they are wanted.
-void run_steps(ChannelPlan& plan, const Form& form) {
+void run_steps(ChannelPlan& plan, const Setup& setup) {
   if (plan.coefficients != nullptr) {
-    return run_elements(plan, form, plan.coefficients->const_data_ptr());
+    return run_elements(plan, setup, plan.coefficients->const_data_ptr());
   }
   const ChannelVectors& vectors = plan.vectors;
   ChannelArguments& arguments = plan.arguments;
@@ -192,16 +193,16 @@ void run_steps(ChannelPlan& plan, const Form& form) {
   const bool forward = plan.kind != ChannelPlan::gradients;
   c10::DataPtr partial;
   if (plan.needs_sums()) {
-    arguments.part = static_cast<uint32_t>(form.sums.part);
-    arguments.parts = static_cast<uint32_t>(ceil_div(plan.count, form.sums.part));
+    arguments.part = static_cast<uint32_t>(setup.sums.part);
+    arguments.parts = static_cast<uint32_t>(ceil_div(plan.count, setup.sums.part));
     partial = plan.allocate(int64_t{2} * arguments.parts + 1);
     Kernel& kernel =
-        kernel_of(plan, forward ? form.families.moments : form.families.products, form.defines);
+        kernel_of(plan, forward ? setup.families.moments : setup.families.products, setup.defines);
     if (forward) {
-      launch(kernel, queue, form.sums.range, Pointer{plan.x.const_data_ptr()},
+      launch(kernel, queue, setup.sums.range, Pointer{plan.x.const_data_ptr()},
              Pointer{partial.get()}, arguments);
     } else {
-      launch(kernel, queue, form.sums.range, Pointer{plan.grad->const_data_ptr()},
+      launch(kernel, queue, setup.sums.range, Pointer{plan.grad->const_data_ptr()},
              Pointer{plan.x.const_data_ptr()}, Pointer{vectors.mean.const_data_ptr()},
              Pointer{partial.get()}, arguments);
     }
@@ -234,7 +235,7 @@ void run_steps(ChannelPlan& plan, const Form& form) {
              Pointer{coefficients.get()}, eps, arguments);
       break;
   }
-  run_elements(plan, form, coefficients.get());
+  run_elements(plan, setup, coefficients.get());
 }
 
 /// Whether the channels of a position are next to each other.

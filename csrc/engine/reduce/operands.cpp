@@ -34,7 +34,7 @@ ScalarType acc_dtype(const Op& op, const Device& device, ScalarType in, ScalarTy
   // Squares of what float and bfloat16 hold are infinite in float. GPUs have bfloat16's in float
   // anyway, and all where double precision is slow.
   const bool wide = out == ScalarType::Float || (out == ScalarType::BFloat16 && device.is_cpu());
-  if (op.form == Form::moments && wide && has_fast_fp64(device)) return ScalarType::Double;
+  if (op.state == State::moments && wide && has_fast_fp64(device)) return ScalarType::Double;
   return compute_dtype(op.types == Types::input ? in : out);
 }
 
@@ -61,7 +61,7 @@ Operands describe(const Op& op, const Device& device, ScalarType in, ScalarType 
   if (c10::isComplexType(load) || c10::isComplexType(in)) {
     operands.max_width = 1;
   } else {
-    const bool by_load = op.form == Form::arg || (op.form == Form::moments && !device.is_cpu());
+    const bool by_load = op.state == State::arg || (op.state == State::moments && !device.is_cpu());
     const int64_t widest =
         by_load ? operands.load_size : std::max(operands.load_size, operands.acc_size);
     operands.max_width = static_cast<int>(vector_lanes(device, static_cast<size_t>(widest)));

@@ -41,7 +41,7 @@ const KernelFamily partials_family{"reduce/partials.cl", "reduce_partials"};
 class DefineList {
  public:
   DefineList(const Op& op, const Operands& operands, int width)
-      : defines_{Define{"FORM", static_cast<int>(op.form)},
+      : defines_{Define{"STATE", static_cast<int>(op.state)},
                  Define{"OP", op.functor},
                  Define{"IN", operands.in_tag},
                  Define{"OUT", operands.out_tag},
@@ -215,10 +215,10 @@ void Plan::allocate_partials() {
   const uint64_t states = uint64_t{arguments_.splits} * arguments_.outputs;
   const uint64_t acc = static_cast<uint64_t>(operands_.acc_size);
   uint64_t bytes[3] = {acc, 0, 0};
-  if (op_.form == Form::arg) {
+  if (op_.state == State::arg) {
     bytes[0] = static_cast<uint64_t>(operands_.load_size);
     bytes[1] = 8;
-  } else if (op_.form == Form::moments) {
+  } else if (op_.state == State::moments) {
     bytes[0] = 8;  // in single precision the mean is a pair
     bytes[1] = acc;
     bytes[2] = 8;
@@ -264,7 +264,7 @@ bool Plan::aligned_columns(int width) const {
 
 size_t Plan::row_group() const {
   if (device_.is_cpu()) return 1;
-  const int64_t held = op_.form == Form::moments && contiguous_rows_ ? table_.register_elements : 0;
+  const int64_t held = op_.state == State::moments && contiguous_rows_ ? table_.register_elements : 0;
   return gpu_group(device_, geometry_.reduced_elements(), arguments_.outputs, contiguous_rows_,
                    held);
 }
@@ -295,7 +295,7 @@ void Plan::choose_row_splits(size_t group) {
 
 int64_t Plan::hold_rows() {
   const size_t group = row_group();
-  if (group == 1 || op_.form != Form::moments || !contiguous_rows_ || geometry_.reduced_count != 1)
+  if (group == 1 || op_.state != State::moments || !contiguous_rows_ || geometry_.reduced_count != 1)
     return 0;
   choose_row_splits(group);
   const int64_t elements = geometry_.reduced_elements();
@@ -310,7 +310,7 @@ void Plan::run_rows(int64_t held) {
   const bool cpu = device_.is_cpu();
   const size_t group = row_group();
   choose_row_splits(group);
-  if (op_.form == Form::arg && !cpu) {
+  if (op_.state == State::arg && !cpu) {
     // Nothing is added up, so that no chunk is too long; and where one ends the lanes' places are
     // compared, which costs as much as many of its elements.
     even_out_chunks(1, group * static_cast<size_t>(operands_.max_width));

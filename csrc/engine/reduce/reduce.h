@@ -10,7 +10,7 @@
 namespace ocl::reduce {
 
 /// The state of a reduction; numbered as in kernels/reduce/defaults.clh.
-enum class Form : uint8_t {
+enum class State : uint8_t {
   value,    // one number, combined by a functor of kernels/reduce/ops.clh
   arg,      // an element and its position
   moments,  // mean and sum of squared deviations
@@ -28,7 +28,7 @@ enum class Types : uint8_t {
 
 struct Op {
   const char* functor;  // a literal
-  Form form = Form::value;
+  State state = State::value;
   Types types = Types::output;
   bool index_only = false;  // arg: one output, the position; else value and position
   bool root = false;        // moments: standard deviation instead of variance

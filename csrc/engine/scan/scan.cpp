@@ -96,8 +96,8 @@ Plan::Plan(const Op& op, const at::Tensor& self, const at::Tensor& out, const at
       in_(self.scalar_type()),
       out_(out.scalar_type()),
       load_(compute_dtype(out_)),
-      acc_(op.form == Form::arg ? load_ : acc_dtype(device_, out_)),
-      pairs_(op.form == Form::value && out_ == ScalarType::Float && acc_ == ScalarType::Float),
+      acc_(op.state == State::arg ? load_ : acc_dtype(device_, out_)),
+      pairs_(op.state == State::value && out_ == ScalarType::Float && acc_ == ScalarType::Float),
       in_data_(self.const_data_ptr()),
       out_data_(out.mutable_data_ptr()),
       second_data_(positions.defined() ? positions.mutable_data_ptr() : nullptr),
@@ -139,7 +139,7 @@ void Plan::allocate_partials() {
   const uint64_t value = c10::elementSize(acc_) * (pairs_ ? 2 : 1);
   const uint64_t values = (value * states + 63) / 64 * 64;
   // Freed when this object goes: the allocator hands the memory out again in the queue's order.
-  partials_ = allocator()->allocate(values + (op_.form == Form::arg ? 8 * states : 0));
+  partials_ = allocator()->allocate(values + (op_.state == State::arg ? 8 * states : 0));
   arguments_.partial_start[1] = values;
 }
 
@@ -163,7 +163,7 @@ void Plan::in_phases(const Launch& launch) {
 
 void Plan::run_rows(size_t group) {
   const bool cpu = device_.is_cpu(), grouped = group > 1;
-  const bool together = op_.form == Form::arg || op_.regroup == Op::always ||
+  const bool together = op_.state == State::arg || op_.regroup == Op::always ||
                         (op_.regroup == Op::real_doubles && acc_ == ScalarType::Double);
   const int items = grouped ? device_row(device_).scan.items : together ? kCpuItems : 1;
   if (cpu || grouped) {
@@ -184,7 +184,7 @@ void Plan::run_rows(size_t group) {
   const size_t groups = size_t{ceil_div(arguments_.lines, per_item)} * arguments_.splits;
   const size_t local = group > 1 ? group : cpu ? 1 : group_of_rows(device_);
   in_phases([&](Phase phase) {
-    Kernel& kernel = rows_family.get(device_, {{"FORM", static_cast<int>(op_.form)},
+    Kernel& kernel = rows_family.get(device_, {{"STATE", static_cast<int>(op_.state)},
                                                {"OP", op_.functor},
                                                {"IN", tag(in_)},
                                                {"OUT", tag(out_)},
@@ -211,7 +211,7 @@ void Plan::run_columns() {
   choose_chunks(blocks, busy_items(device_), 1, device_row(device_).scan.column_elements / width,
                 kMaxColumnSplits);
   in_phases([&](Phase phase) {
-    Kernel& kernel = columns_family.get(device_, {{"FORM", static_cast<int>(op_.form)},
+    Kernel& kernel = columns_family.get(device_, {{"STATE", static_cast<int>(op_.state)},
                                                   {"OP", op_.functor},
                                                   {"IN", tag(in_)},
                                                   {"OUT", tag(out_)},

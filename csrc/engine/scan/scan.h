@@ -7,21 +7,21 @@
 namespace ocl::scan {
 
 /// The state of a scan; numbered as in kernels/scan/ops.clh.
-enum class Form : uint8_t {
+enum class State : uint8_t {
   value,  // one number
   arg,    // an element and its position
 };
 
 struct Op {
   const char* functor;  // a literal: sum, prod, logaddexp; last_max, last_min (arg)
-  Form form = Form::value;
+  State state = State::value;
   /// Whether a CPU combines neighbours before the running value comes in: cheap arithmetic,
   /// and nothing overflows that would not overflow one by one.
   enum Regroup : uint8_t { never, real_doubles, always } regroup = never;
 };
 
 /// Enqueues the scan of `self` along `dim` into `out`: same shape, any strides, the dtype wanted.
-/// `out` may be `self`. `positions` (int64, same shape) for Form::arg. Elements are converted to
+/// `out` may be `self`. `positions` (int64, same shape) for State::arg. Elements are converted to
 /// out's dtype first; half and bfloat16 accumulate in float, float in double where the device has
 /// it, as CPU torch does. Throws NotImplementedError for a dtype no kernel knows, Error for a
 /// device failure.

@@ -50,7 +50,7 @@ void run_columns(ReflectPlan& plan) {
 
 /// The product of all reflections is 1 - V D M^-1 V^H with D = diag(tau) and M the unit upper
 /// triangle of V^H V D: no reflection is applied by itself, and tau may be 0.
-void run_products(ReflectPlan& plan) {
+void run_blocked(ReflectPlan& plan) {
   const Tensor &tau = plan.tau, &c = plan.c;
   const int64_t count = tau.size(1);
   const Tensor v = plan.reflectors.narrow(2, 0, count).tril(-1);
@@ -73,9 +73,9 @@ void run_products(ReflectPlan& plan) {
 }
 
 constexpr Implementation<ReflectPlan> kColumns{"columns", refuse_columns, run_columns};
-constexpr Implementation<ReflectPlan> kProducts{
-    "products", [](const ReflectPlan&) -> const char* { return nullptr; }, run_products};
-constexpr const Implementation<ReflectPlan>* kReflect[] = {&kColumns, &kProducts};
+constexpr Implementation<ReflectPlan> kBlocked{
+    "blocked", [](const ReflectPlan&) -> const char* { return nullptr; }, run_blocked};
+constexpr const Implementation<ReflectPlan>* kReflect[] = {&kColumns, &kBlocked};
 const Engine reflect_engine{"linalg_reflect", kReflect};
 
 std::string describe(const ReflectPlan& plan) {

@@ -181,7 +181,7 @@ void run_gemm(const char* name, const Tensor& a, const Tensor& b, const Tensor& 
     description.beta = beta;
     description.c = gemm_operand(expanded);
   }
-  gemm::product(description);
+  gemm::run(description);
 }
 
 void run_gemm_with_epilogue(const Tensor& a, const Tensor& b, const Tensor& c, const Scalar& alpha,
@@ -204,7 +204,7 @@ void run_gemm_with_epilogue(const Tensor& a, const Tensor& b, const Tensor& c, c
     description.beta = beta;
     description.c = gemm_operand(expanded);
   }
-  gemm::product(description, &epilogue);
+  gemm::run(description, &epilogue);
 }
 
 namespace {

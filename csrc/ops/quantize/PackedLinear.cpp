@@ -102,7 +102,7 @@ Tensor packed_linear(const Tensor& input, const Tensor& panels, const std::optio
     description.beta = 1;
     description.c = gemm_operand(addend);
   }
-  gemm::product(description);
+  gemm::run(description);
   return out;
 }
 

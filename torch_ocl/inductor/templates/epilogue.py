@@ -260,7 +260,7 @@ def _write(kernel: _Kernel) -> Epilogue:
         lists["OPERANDS"].append(name)
         lists["PASSED"].append(name)
         lists["ARGUMENTS"].append(name)
-    lines = ["#define EPILOGUE_TEXT", f"#define EPILOGUE_LANES {lanes if lanes > 1 else 0}"]
+    lines = ["#define HAS_EPILOGUE", f"#define EPILOGUE_LANES {lanes if lanes > 1 else 0}"]
     lines += runtime.prelude_lines(sorted(kernel.parts))
     for suffix, words in lists.items():
         lines.append(f"#define EPILOGUE_{suffix} {''.join(f', {word}' for word in words)}")

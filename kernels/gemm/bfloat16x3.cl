@@ -1,5 +1,5 @@
 // Single precision as three numbers of 8 bits, for products in bfloat16: high, middle and low
-// parts, each in a plane of its own, whose sum is the number. Each is the nearest to what is left:
+// parts, all of a kind together, whose sum is the number. Each is the nearest to what is left:
 // then a middle part times a low one is less than half of the last of 24 bits, whatever the numbers
 // are, and needn't be multiplied. See Henry, Tang and Heinecke, "Leveraging the bfloat16 artificial
 // intelligence datatype for higher-precision computations" (2019), BF16x3.
@@ -26,8 +26,8 @@ static inline uint3 parts_of(float x) {
   return (uint3)(high, middle, nearest(rest - as_float(middle << 16)));
 }
 
-/// Eight numbers' parts, 16 bytes to each plane; `plane` bytes from one to the next.
-static inline void store_parts(global char* out, ulong plane, const private float* x) {
+/// Eight numbers' parts, 16 bytes of each, which lie `distance` bytes apart.
+static inline void store_parts(global char* out, ulong distance, const private float* x) {
   uint4 parts[3];
 #pragma unroll
   for (uint j = 0; j < 4; j++) {
@@ -37,17 +37,17 @@ static inline void store_parts(global char* out, ulong plane, const private floa
     ((private uint*)&parts[2])[j] = first.s2 | second.s2 << 16;
   }
 #pragma unroll
-  for (uint q = 0; q < 3; q++) *(global uint4*)(out + q * plane) = parts[q];
+  for (uint q = 0; q < 3; q++) *(global uint4*)(out + q * distance) = parts[q];
 }
 
-/// In each plane, out[z * lines + line][i] is that part of
+/// For each part, out[z * lines + line][i] is that of
 /// in[z * batch_stride + line * line_stride + i * stride], and 0 from `length` on. Lines are
-/// `pitch` elements apart, a multiple of 8, and planes `plane` bytes.
+/// `pitch` elements apart, a multiple of 8, and parts `distance` bytes.
 /// Global size: pitch / 8 * lines * batch, or more.
-kernel void gemm_bfloat16_planes(global const char* in, ulong in_offset, global char* out,
-                                 ulong out_offset, const ulong stride, const ulong line_stride,
-                                 const ulong batch_stride, const uint length, const uint lines,
-                                 const uint batch, const uint pitch, const ulong plane) {
+kernel void gemm_bfloat16x3(global const char* in, ulong in_offset, global char* out,
+                            ulong out_offset, const ulong stride, const ulong line_stride,
+                            const ulong batch_stride, const uint length, const uint lines,
+                            const uint batch, const uint pitch, const ulong distance) {
   const ulong at = get_global_id(0);
   const uint chunks = pitch / 8;
   // 64-bit divisions would take longer than the copy.
@@ -65,18 +65,18 @@ kernel void gemm_bfloat16_planes(global const char* in, ulong in_offset, global 
 #pragma unroll
     for (uint j = 0; j < 8; j++) x[j] = i + j < length ? LOAD(f32, in, j * stride) : 0.0f;
   }
-  store_parts(out + out_offset + (row * pitch + i) * 2, plane, x);
+  store_parts(out + out_offset + (row * pitch + i) * 2, distance, x);
 }
 
 #define TURNED_CHANNELS 64
 #define TURNED_POSITIONS 32
 
-/// Makes planes of images whose channels are planes of `positions` elements, with channels
-/// innermost: of each plane of parts, out[image][position][channel], and 0 from `channels` up to
+/// Splits images whose channels are planes of `positions` elements into parts with channels
+/// innermost: for each part, out[image][position][channel], and 0 from `channels` up to
 /// `pitch`. Global size: 256 * tiles of positions * tiles of channels * images; work-groups of 256.
-kernel __attribute__((reqd_work_group_size(256, 1, 1))) void gemm_bfloat16_planes_turned(
+kernel __attribute__((reqd_work_group_size(256, 1, 1))) void gemm_bfloat16x3_turned(
     global const char* in, ulong in_offset, global char* out, ulong out_offset,
-    const uint positions, const uint channels, const uint pitch, const ulong plane) {
+    const uint positions, const uint channels, const uint pitch, const ulong distance) {
   local float tile[TURNED_CHANNELS][TURNED_POSITIONS + 1];
   const uint item = get_local_id(0), group = get_group_id(0);
   const uint across_tiles = (positions - 1) / TURNED_POSITIONS + 1;
@@ -99,5 +99,5 @@ kernel __attribute__((reqd_work_group_size(256, 1, 1))) void gemm_bfloat16_plane
 #pragma unroll
   for (uint j = 0; j < 8; j++) x[j] = tile[channel + j][position];
   const ulong to = ((ulong)image * positions + position0 + position) * pitch + channel0 + channel;
-  store_parts(out + out_offset + to * 2, plane, x);
+  store_parts(out + out_offset + to * 2, distance, x);
 }

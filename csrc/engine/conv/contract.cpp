@@ -1,4 +1,4 @@
-// Convolutions as sums of products with affine indices. Each sum's kernel is chosen for itself.
+// Convolutions as contractions. Each one's kernel is chosen for itself.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/empty_like.h>
 
@@ -34,21 +34,21 @@ void add_in_order(const Source& source, const AddChannels& channels, const AddAx
   if (source.channels_last) channels();
 }
 
-void set_origin(Contraction& sum, const Source& source, const Reach& reach) {
+void set_origin(Contraction& c, const Source& source, const Reach& reach) {
   int64_t at = 0;
   for (int axis = 0; axis < kAxes; ++axis) at += reach.low[axis] * source.stride[2 + axis];
-  sum.a = source.data + at * static_cast<int64_t>(c10::elementSize(sum.compute));
+  c.a = source.data + at * static_cast<int64_t>(c10::elementSize(c.compute));
 }
 
-std::string describe_sum(const Contraction& c) {
-  return "convolution sum " + std::to_string(c.groups) + "x" + std::to_string(c.rows.elements()) +
-         "x" + std::to_string(c.columns) + "x" + std::to_string(c.k.elements()) + " " +
-         tag(c.dtype);
+std::string describe_contraction(const Contraction& c) {
+  return "convolution contraction " + std::to_string(c.groups) + "x" +
+         std::to_string(c.rows.elements()) + "x" + std::to_string(c.columns) + "x" +
+         std::to_string(c.k.elements()) + " " + tag(c.dtype);
 }
 
-void run_sum(Contraction& sum) {
+void run_contraction(Contraction& c) {
   const DispatchBlock block(engine);
-  run_first(engine, all_sums(), sums_of(sum.device), sum, describe_sum);
+  run_first(engine, all_contractions(), contractions(c.device), c, describe_contraction);
 }
 
 Contraction make_contraction(const Description& description) {
@@ -60,8 +60,8 @@ Contraction make_contraction(const Description& description) {
 }
 
 /// Whether vectors are to run along positions, which few columns per group leave registers for.
-bool takes_planes(const Contraction& sum, int64_t columns, int64_t line, int64_t stride) {
-  return sum.device.is_cpu() && columns > 1 && columns <= kPlaneColumns && line >= kPlaneLength &&
+bool takes_planes(const Contraction& c, int64_t columns, int64_t line, int64_t stride) {
+  return c.device.is_cpu() && columns > 1 && columns <= kPlaneColumns && line >= kPlaneLength &&
          stride <= 2;
 }
 
@@ -69,7 +69,7 @@ bool is_depthwise(const Operand& tensor, const Operand& weight, int64_t groups) 
   return groups > 1 && weight.size[0] == groups && weight.size[1] == 1 && tensor.stride[1] == 1;
 }
 
-void sum_forward(Description& description) {
+void contract_forward(Description& description) {
   const Operand &in = description.in, &out = description.out;
   const Window& w = description.window;
   const MatrixEpilogue* const epilogue = std::exchange(description.epilogue, nullptr);
@@ -78,47 +78,47 @@ void sum_forward(Description& description) {
   // Channels would be innermost in planes of one element, too.
   const bool offered = epilogue != nullptr && (last || plane > 1);
   const Reach reach = reach_of_windows(out, w);
-  Contraction sum = make_contraction(description);
+  Contraction c = make_contraction(description);
   c10::DataPtr weight_copy;
-  const Operand weight = sum.device.is_cpu() && is_depthwise(in, description.weight, w.groups)
+  const Operand weight = c.device.is_cpu() && is_depthwise(in, description.weight, w.groups)
                              ? weight_channels_last(description.weight, weight_copy)
                              : description.weight;
-  sum.b_dtype = weight.dtype;
+  c.b_dtype = weight.dtype;
   const bool planes =
-      takes_planes(sum, weight.size[0] / w.groups, out.size[2 + kAxes - 1], w.stride[kAxes - 1]);
-  const int64_t step = images_at_a_time(sum.device, in.size[0], copy_bytes(in, reach));
+      takes_planes(c, weight.size[0] / w.groups, out.size[2 + kAxes - 1], w.stride[kAxes - 1]);
+  const int64_t step = images_at_a_time(c.device, in.size[0], copy_bytes(in, reach));
   for (int64_t image = 0; image < in.size[0]; image += step) {
     const int64_t images = std::min(step, in.size[0] - image);
     const Source source = source_of(in, image, images, reach, planes);
     const auto& a = source.stride;
     const int64_t channels = weight.size[1];
-    sum.rows = sum.k = {};
-    sum.rows.add(images, a[0], out.stride[0]);
+    c.rows = c.k = {};
+    c.rows.add(images, a[0], out.stride[0]);
     for (int i = 0; i < kAxes; ++i) {
-      sum.rows.add(out.size[2 + i], w.stride[i] * a[2 + i], out.stride[2 + i]);
+      c.rows.add(out.size[2 + i], w.stride[i] * a[2 + i], out.stride[2 + i]);
     }
     add_in_order(
-        source, [&] { sum.k.add(channels, a[1], weight.stride[1]); },
-        [&](int i) { sum.k.add(w.kernel[i], w.dilation[i] * a[2 + i], weight.stride[2 + i]); });
-    sum.columns = weight.size[0] / w.groups;
-    sum.column_b = weight.stride[0];
-    sum.column_out = out.stride[1];
-    sum.a_group = channels * a[1];
-    sum.b_group = sum.columns * weight.stride[0];
-    sum.out_group = sum.columns * out.stride[1];
-    set_origin(sum, source, reach);
-    sum.b = weight.data;
-    sum.bias = static_cast<const char*>(description.bias_data());
-    sum.out = advance(out.data, out.dtype, image * out.stride[0]);
-    sum.epilogue = offered ? epilogue : nullptr;
-    sum.position0 = image * plane;
-    sum.plane = last ? 0 : plane;
-    sum.all = out.size[1];
-    run_sum(sum);
-    const bool taken = offered && sum.epilogue == nullptr;
+        source, [&] { c.k.add(channels, a[1], weight.stride[1]); },
+        [&](int i) { c.k.add(w.kernel[i], w.dilation[i] * a[2 + i], weight.stride[2 + i]); });
+    c.columns = weight.size[0] / w.groups;
+    c.column_b = weight.stride[0];
+    c.column_out = out.stride[1];
+    c.a_group = channels * a[1];
+    c.b_group = c.columns * weight.stride[0];
+    c.out_group = c.columns * out.stride[1];
+    set_origin(c, source, reach);
+    c.b = weight.data;
+    c.bias = static_cast<const char*>(description.bias_data());
+    c.out = advance(out.data, out.dtype, image * out.stride[0]);
+    c.epilogue = offered ? epilogue : nullptr;
+    c.position0 = image * plane;
+    c.plane = last ? 0 : plane;
+    c.all = out.size[1];
+    run_contraction(c);
+    const bool taken = offered && c.epilogue == nullptr;
     if (epilogue == nullptr || taken) continue;
     const int64_t rows = last ? plane : out.size[1];
-    apply(*epilogue, sum.out, out.dtype, image * rows, images * rows, last ? out.size[1] : plane);
+    apply(*epilogue, c.out, out.dtype, image * rows, images * rows, last ? out.size[1] : plane);
   }
 }
 
@@ -135,118 +135,118 @@ Reach reach_of_phases(const Operand& in, const Window& w) {
   return reach;
 }
 
-void sum_input_gradient(const Description& description) {
+void contract_input_gradient(const Description& description) {
   const Operand &in = description.in, &out = description.out;
   const Window& w = description.window;
   const Reach reach = reach_of_phases(in, w);
-  Contraction sum = make_contraction(description);
+  Contraction c = make_contraction(description);
   c10::DataPtr weight_copy;
-  const Operand weight = sum.device.is_cpu() && is_depthwise(out, description.weight, w.groups)
+  const Operand weight = c.device.is_cpu() && is_depthwise(out, description.weight, w.groups)
                              ? weight_channels_last(description.weight, weight_copy)
                              : description.weight;
-  sum.b_dtype = weight.dtype;
-  const bool planes = takes_planes(sum, weight.size[1], in.size[2 + kAxes - 1], 1);
-  const int64_t step = images_at_a_time(sum.device, in.size[0], copy_bytes(out, reach));
+  c.b_dtype = weight.dtype;
+  const bool planes = takes_planes(c, weight.size[1], in.size[2 + kAxes - 1], 1);
+  const int64_t step = images_at_a_time(c.device, in.size[0], copy_bytes(out, reach));
   for (int64_t image = 0; image < in.size[0]; image += step) {
     const int64_t images = std::min(step, in.size[0] - image);
     const Source source = source_of(out, image, images, reach, planes);
     const auto& a = source.stride;
     const int64_t channels = weight.size[0] / w.groups;
-    sum.columns = weight.size[1];
-    sum.column_b = weight.stride[1];
-    sum.column_out = in.stride[1];
-    sum.a_group = channels * a[1];
-    sum.b_group = channels * weight.stride[0];
-    sum.out_group = sum.columns * in.stride[1];
-    sum.bias = static_cast<const char*>(description.bias_data());
+    c.columns = weight.size[1];
+    c.column_b = weight.stride[1];
+    c.column_out = in.stride[1];
+    c.a_group = channels * a[1];
+    c.b_group = channels * weight.stride[0];
+    c.out_group = c.columns * in.stride[1];
+    c.bias = static_cast<const char*>(description.bias_data());
     for_each_phase(w, in, [&](const PhasePlace& at) {
-      sum.rows = sum.k = {};
-      sum.rows.add(images, a[0], in.stride[0]);
+      c.rows = c.k = {};
+      c.rows.add(images, a[0], in.stride[0]);
       int64_t a_first = 0, b_first = 0, out_first = image * in.stride[0];
       for (int i = 0; i < kAxes; ++i) {
         const Phase& phase = at.along[i];
-        sum.rows.add(phase.elements, a[2 + i], w.stride[i] * in.stride[2 + i]);
+        c.rows.add(phase.elements, a[2 + i], w.stride[i] * in.stride[2 + i]);
         a_first += phase.origin * a[2 + i];
         b_first += phase.first * weight.stride[2 + i];
         out_first += at.place[i] * in.stride[2 + i];
       }
       add_in_order(
-          source, [&] { sum.k.add(channels, a[1], weight.stride[0]); },
+          source, [&] { c.k.add(channels, a[1], weight.stride[0]); },
           [&](int i) {
             const Phase& phase = at.along[i];
-            sum.k.add(phase.count, -phase.back * a[2 + i], phase.step * weight.stride[2 + i]);
+            c.k.add(phase.count, -phase.back * a[2 + i], phase.step * weight.stride[2 + i]);
           });
-      sum.a = source.data + a_first * static_cast<int64_t>(c10::elementSize(sum.compute));
-      sum.b = advance(weight.data, weight.dtype, b_first);
-      sum.out = advance(in.data, in.dtype, out_first);
-      run_sum(sum);
+      c.a = source.data + a_first * static_cast<int64_t>(c10::elementSize(c.compute));
+      c.b = advance(weight.data, weight.dtype, b_first);
+      c.out = advance(in.data, in.dtype, out_first);
+      run_contraction(c);
     });
   }
 }
 
-void sum_weight_gradient(const Description& description, const Operand& weight) {
+void contract_weight_gradient(const Description& description, const Operand& weight) {
   const Operand &in = description.in, &out = description.out;
   const Window& w = description.window;
   const Reach reach = reach_of_windows(out, w);
-  Contraction sum = make_contraction(description);
+  Contraction c = make_contraction(description);
   const int64_t packed = out.size[1] * out.size[2] * out.size[3] * out.size[4] *
-                         static_cast<int64_t>(c10::elementSize(sum.compute));
+                         static_cast<int64_t>(c10::elementSize(c.compute));
   // Kernels for few columns can't go on with a sum.
-  const bool narrow = sum.device.is_cpu() && weight.size[0] / w.groups <= kNarrowColumns;
+  const bool narrow = c.device.is_cpu() && weight.size[0] / w.groups <= kNarrowColumns;
   const int64_t step =
-      narrow ? in.size[0]
-             : images_at_a_time(sum.device, in.size[0], copy_bytes(in, reach) + packed);
+      narrow ? in.size[0] : images_at_a_time(c.device, in.size[0], copy_bytes(in, reach) + packed);
   Accumulator accumulator;
-  sum.accumulator = &accumulator;
+  c.accumulator = &accumulator;
   for (int64_t image = 0; image < in.size[0]; image += step) {
     const int64_t images = std::min(step, in.size[0] - image);
     const Source source = source_of(in, image, images, reach);
     const auto& a = source.stride;
     const int64_t channels = weight.size[1];
-    sum.rows = sum.k = {};
+    c.rows = c.k = {};
     add_in_order(
-        source, [&] { sum.rows.add(channels, a[1], weight.stride[1]); },
-        [&](int i) { sum.rows.add(w.kernel[i], w.dilation[i] * a[2 + i], weight.stride[2 + i]); });
-    sum.k.add(images, a[0], out.stride[0]);
+        source, [&] { c.rows.add(channels, a[1], weight.stride[1]); },
+        [&](int i) { c.rows.add(w.kernel[i], w.dilation[i] * a[2 + i], weight.stride[2 + i]); });
+    c.k.add(images, a[0], out.stride[0]);
     for (int i = 0; i < kAxes; ++i) {
-      sum.k.add(out.size[2 + i], w.stride[i] * a[2 + i], out.stride[2 + i]);
+      c.k.add(out.size[2 + i], w.stride[i] * a[2 + i], out.stride[2 + i]);
     }
-    sum.columns = weight.size[0] / w.groups;
-    sum.column_b = out.stride[1];
-    sum.column_out = weight.stride[0];
-    sum.a_group = channels * a[1];
-    sum.b_group = sum.columns * out.stride[1];
-    sum.out_group = sum.columns * weight.stride[0];
-    set_origin(sum, source, reach);
-    sum.b = advance(out.data, out.dtype, image * out.stride[0]);
-    sum.out = weight.data;
+    c.columns = weight.size[0] / w.groups;
+    c.column_b = out.stride[1];
+    c.column_out = weight.stride[0];
+    c.a_group = channels * a[1];
+    c.b_group = c.columns * out.stride[1];
+    c.out_group = c.columns * weight.stride[0];
+    set_origin(c, source, reach);
+    c.b = advance(out.data, out.dtype, image * out.stride[0]);
+    c.out = weight.data;
     accumulator.first = image == 0;
     accumulator.last = image + images == in.size[0];
-    run_sum(sum);
+    run_contraction(c);
   }
 }
 
-void sum_weight_gradient(const Description& description) {
+void contract_weight_gradient(const Description& description) {
   const Operand& weight = description.weight;
   // Where channels are groups and lie innermost, vectors run along them, if they do in the weight.
   if (description.window.groups == 1 || weight.size[0] != description.window.groups ||
       description.in.stride[1] != 1 || description.out.stride[1] != 1) {
-    sum_weight_gradient(description, weight);
+    contract_weight_gradient(description, weight);
     return;
   }
   const at::Tensor channels_last = at::empty_like(weight.tensor.movedim(0, -1)).movedim(-1, 0);
-  sum_weight_gradient(description, Operand(channels_last));
+  contract_weight_gradient(description, Operand(channels_last));
   weight.tensor.copy_(channels_last);
 }
 
 }  // namespace
 
-const Implementation sums{"sums", [](const Description&) -> const char* { return nullptr; },
-                          [](Description& description) {
-                            if (description.pass == Pass::forward) return sum_forward(description);
-                            if (description.pass == Pass::input_gradient)
-                              return sum_input_gradient(description);
-                            sum_weight_gradient(description);
-                          }};
+const Implementation contract{"contract", [](const Description&) -> const char* { return nullptr; },
+                              [](Description& description) {
+                                if (description.pass == Pass::forward)
+                                  return contract_forward(description);
+                                if (description.pass == Pass::input_gradient)
+                                  return contract_input_gradient(description);
+                                contract_weight_gradient(description);
+                              }};
 
 }  // namespace ocl::conv

@@ -1,9 +1,10 @@
 // Convolutions with windows of one element that are one matrix product as they stand: on GPUs all
 // but gradients of weights, on CPUs gradients of weights with channels last.
+#include "engine/gemm/gemm.h"
+
 #include <optional>
 
 #include "engine/conv/description.h"
-#include "engine/gemm/gemm.h"
 
 namespace ocl::conv {
 
@@ -33,7 +34,7 @@ bool joins_images(const Operand& in, const Operand& out) {
                              out.stride[0] == positions * position_stride(out));
 }
 
-gemm::Description weight_product(const Description& description) {
+gemm::Description gemm_of_weight(const Description& description) {
   const Operand &in = description.in, &out = description.out, &weight = description.weight;
   gemm::Description d;
   d.tf32 = description.precision.tf32;
@@ -47,7 +48,7 @@ gemm::Description weight_product(const Description& description) {
   return d;
 }
 
-gemm::Description position_product(const Description& description) {
+gemm::Description gemm_of_positions(const Description& description) {
   const Operand &in = description.source(), &out = description.result(),
                 &weight = description.weight;
   const bool transposed = description.transposed();
@@ -92,9 +93,8 @@ const char* refuse(const Description& description) {
     if (description.in.stride[1] != 1 || description.out.stride[1] != 1)
       return "channels aren't last";
     if (!joins_images(description.in, description.out)) return "images lie apart";
-    return gemm::takes_k_blocking(weight_product(description))
-               ? nullptr
-               : "the product would pack its operands";
+    return gemm::takes_k_blocking(gemm_of_weight(description)) ? nullptr
+                                                               : "gemm would pack its operands";
   }
   if (!c10::isFloatingType(description.in.dtype)) return "the dtype is no floating one";
   if (description.device.is_cpu()) return "on CPUs packed does better";
@@ -104,19 +104,19 @@ const char* refuse(const Description& description) {
 }
 
 void run(Description& description) {
-  const gemm::Description product = description.pass == Pass::weight_gradient
-                                        ? weight_product(description)
-                                        : position_product(description);
+  const gemm::Description d = description.pass == Pass::weight_gradient
+                                  ? gemm_of_weight(description)
+                                  : gemm_of_positions(description);
   // The rows of most epilogues are those of one product.
   const bool taken =
-      product.batch == 1 || (description.epilogue != nullptr && description.epilogue->images_as_z);
+      d.batch == 1 || (description.epilogue != nullptr && description.epilogue->images_as_z);
   const Epilogue* const epilogue =
       taken ? description.take_epilogue(description.out.stride[1] == 1) : nullptr;
-  gemm::product(product, epilogue);
+  gemm::run(d, epilogue);
 }
 
 }  // namespace
 
-const Implementation product{"product", refuse, run};
+const Implementation gemm{"gemm", refuse, run};
 
 }  // namespace ocl::conv

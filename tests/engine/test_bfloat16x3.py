@@ -1,4 +1,4 @@
-"""Single precision as three numbers in bfloat16 (kernels/gemm/bfloat16_planes.cl), and products and
+"""Single precision as three numbers in bfloat16 (kernels/gemm/bfloat16x3.cl), and products and
 convolutions by them, where the device has instructions that make them pay."""
 
 import pytest
@@ -14,15 +14,15 @@ LOST = 2.0**-134
 
 
 def kernel(name):
-    source = _C.expand_kernel_source("planes", '#include "gemm/bfloat16_planes.cl"\n')
+    source = _C.expand_kernel_source("parts", '#include "gemm/bfloat16x3.cl"\n')
     return torch.ocl.compile_kernel(source, name)
 
 
-def planes_of_lines(x, pitch):
+def parts_of_lines(x, pitch):
     lines, length = x.shape
     out = torch.full((3, lines, pitch), 7.0, dtype=torch.bfloat16, device=OCL)
     bytes_of = x.contiguous().view(torch.uint8)
-    kernel("gemm_bfloat16_planes")(
+    kernel("gemm_bfloat16x3")(
         bytes_of,
         0,
         out.view(torch.uint8),
@@ -58,24 +58,24 @@ def check_parts(parts, x):
 def test_parts_add_up_to_the_number(length):
     x = wide(37, length)
     pitch = (length + 7) // 8 * 8
-    parts = planes_of_lines(x.to(OCL), pitch)
+    parts = parts_of_lines(x.to(OCL), pitch)
     check_parts(parts[:, :, :length], x)
     assert (parts[:, :, length:] == 0).all()
 
 
 def test_parts_of_special_numbers():
     x = torch.tensor([[0.0, -0.0, INF, -INF, 1.0, -1.5, 3.4028234e38, 1e-38]])
-    parts = planes_of_lines(x.to(OCL), 8).cpu().double()
+    parts = parts_of_lines(x.to(OCL), 8).cpu().double()
     assert (parts[:, 0, :2] == 0).all()
     # An infinity's low part is it: these meet high parts alone, which are 0 where the number is.
     assert parts[:, 0, 2].tolist() == [1, 0, INF] and parts[:, 0, 3].tolist() == [-1, 0, -INF]
     check_parts(parts[:, :, 4:6], x[:, 4:6])
     # Numbers that would round to infinity are cut off, and the rest is larger.
     assert parts[:, 0, 6].sum() == x[0, 6].double() and parts[:, 0].sum(0)[7] - 1e-38 < LOST
-    assert planes_of_lines(torch.full((1, 8), NAN, device=OCL), 8)[0].isnan().all()
+    assert parts_of_lines(torch.full((1, 8), NAN, device=OCL), 8)[0].isnan().all()
     # A NaN whose bits are all in the lower half.
     odd = torch.tensor([[0x7F800001] * 8], dtype=torch.int32).view(torch.float32)
-    assert planes_of_lines(odd.to(OCL), 8)[0].isnan().all()
+    assert parts_of_lines(odd.to(OCL), 8)[0].isnan().all()
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_parts_of_images_have_channels_last(images, channels, positions):
     pitch = (channels + 7) // 8 * 8
     out = torch.full((3, images, positions, pitch), 7.0, dtype=torch.bfloat16, device=OCL)
     tiles = images * ((positions + 31) // 32) * ((pitch + 63) // 64)
-    kernel("gemm_bfloat16_planes_turned")(
+    kernel("gemm_bfloat16x3_turned")(
         x.to(OCL).view(torch.uint8),
         0,
         out.view(torch.uint8),
@@ -105,19 +105,19 @@ def test_parts_of_images_have_channels_last(images, channels, positions):
 def test_six_of_nine_products_have_all_bits():
     worst = torch.full((64, 8), 1 + 2.0**-7 - 2.0**-23)
     for a, b in (wide(64, 8), wide(64, 8)), (worst, worst), (1 + torch.rand(64, 8), worst):
-        parts_a, parts_b = (planes_of_lines(t.to(OCL), 8).cpu().double() for t in (a, b))
+        parts_a, parts_b = (parts_of_lines(t.to(OCL), 8).cpu().double() for t in (a, b))
         order = [(2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)]  # A_PLANES and B_PLANES
         total = sum(parts_a[i] * parts_b[j] for i, j in order)
         exact = a.double() * b.double()
         assert ((total - exact).abs() <= exact.abs() * 2.0**-24).all()
 
 
-def multiplies_by_planes():
+def multiplies_by_bfloat16x3():
     """Whether the device's products of float32 are made of bfloat16's."""
     x = torch.zeros(1024, 1024, device=OCL)
     with testing.dispatches() as lines:
         x @ x
-    return any("bfloat16_planes runs" in line for line in lines)
+    return any("bfloat16x3 runs" in line for line in lines)
 
 
 def relative(result, exact, magnitudes):
@@ -185,9 +185,9 @@ def test_convolutions_are_as_exact_as_the_cpus(
         assert (ours - exact).abs().max() / largest <= bound
 
 
-def test_hopper_multiplies_float32_by_planes():
+def test_hopper_multiplies_float32_by_bfloat16x3():
     properties = torch.ocl.get_device_properties()
     hopper = any(name in properties.name for name in ("H100", "H200"))
-    assert multiplies_by_planes() == hopper
+    assert multiplies_by_bfloat16x3() == hopper
     with torch.backends.flags(fp32_precision="tf32"):
-        assert not multiplies_by_planes()
+        assert not multiplies_by_bfloat16x3()
