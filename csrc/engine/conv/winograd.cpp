@@ -81,31 +81,25 @@ const char* refuse(const Description& description) {
   return nullptr;
 }
 
-void run(Description& description) {
-  static const KernelFamily weight_family{"conv/winograd.cl", "winograd_weight"};
-  static const KernelFamily input_family{"conv/winograd.cl", "winograd_input"};
-  static const KernelFamily product_family{"conv/winograd.cl", "winograd_product"};
-  Device& device = description.device;
-  Queue& queue = description.queue;
+const KernelFamily weight_family{"conv/winograd.cl", "winograd_weight"};
+const KernelFamily input_family{"conv/winograd.cl", "winograd_input"};
+const KernelFamily product_family{"conv/winograd.cl", "winograd_product"};
+
+/// The sizes and strides but for those of a few images, which may lie in a copy.
+WinogradArguments arguments_of(const Description& description, const Geometry& g) {
   const Operand &in = description.source(), &out = description.result(),
                 &weight = description.weight;
   const Window& w = description.window;
   const bool transposed = description.transposed();
-  const void* const bias = description.bias_data();
   const int64_t channels = in.size[1] / w.groups, columns = out.size[1] / w.groups;
-  const int64_t height = out.size[3], width = out.size[4];
-  const gemm::PackedParameters parameters =
-      gemm::parameters_of(device, sizeof(float), false).packed;
-  const auto [pad, image_lines, tiles, strip, strips, line_tiles, reach] = geometry_of(description);
-
   WinogradArguments p{};
   p.channels = static_cast<uint32_t>(channels);
   p.columns = static_cast<uint32_t>(columns);
   p.groups = static_cast<uint32_t>(w.groups);
-  p.height = static_cast<uint32_t>(height);
-  p.width = static_cast<uint32_t>(width);
-  p.image_lines = static_cast<uint32_t>(image_lines);
-  p.line_tiles = static_cast<uint32_t>(line_tiles);
+  p.height = static_cast<uint32_t>(out.size[3]);
+  p.width = static_cast<uint32_t>(out.size[4]);
+  p.image_lines = static_cast<uint32_t>(g.image_lines);
+  p.line_tiles = static_cast<uint32_t>(g.line_tiles);
   p.out_image = out.stride[0];
   p.out_channel = out.stride[1];
   p.out_row = out.stride[3];
@@ -116,15 +110,42 @@ void run(Description& description) {
   p.weight_group = (transposed ? channels : columns) * weight.stride[0];
   p.weight_row = transposed ? -weight.stride[3] : weight.stride[3];
   p.weight_across = transposed ? -weight.stride[4] : weight.stride[4];
-  const char* window = weight.data;
-  if (transposed) {
-    window = advance(weight.data, weight.dtype, 2 * (weight.stride[3] + weight.stride[4]));
-  }
-  p.flags = bias != nullptr ? kConvBias : 0;
+  p.flags = description.bias_data() != nullptr ? kConvBias : 0;
+  p.all = static_cast<uint32_t>(out.size[1]);
+  return p;
+}
+
+/// The weight's element that windows begin with, which is their last one where they are reversed.
+const char* first_of_window(const Description& description) {
+  const Operand& weight = description.weight;
+  if (!description.transposed()) return weight.data;
+  return advance(weight.data, weight.dtype, 2 * (weight.stride[3] + weight.stride[4]));
+}
+
+NDRange items(int64_t x, int64_t y, int64_t z) {
+  return NDRange::volume({static_cast<size_t>(x), static_cast<size_t>(y), static_cast<size_t>(z)},
+                         {1, 1, 1});
+}
+
+void run(Description& description) {
+  Device& device = description.device;
+  Queue& queue = description.queue;
+  const Operand &in = description.source(), &out = description.result(),
+                &weight = description.weight;
+  const Window& w = description.window;
+  const void* const bias = description.bias_data();
+  const int64_t channels = in.size[1] / w.groups, columns = out.size[1] / w.groups;
+  const int64_t positions = out.size[3] * out.size[4];
+  const gemm::PackedParameters parameters =
+      gemm::parameters_of(device, sizeof(float), false).packed;
+  const Geometry g = geometry_of(description);
+  const auto& [pad, image_lines, tiles, strip, strips, line_tiles, reach] = g;
+
+  WinogradArguments p = arguments_of(description, g);
+  const char* const window = first_of_window(description);
   const bool last = description.epilogue != nullptr && description.epilogue->channels_last;
   const Epilogue* const epilogue = description.take_epilogue(last);
-  p.plane = static_cast<uint32_t>(last ? 0 : height * width);
-  p.all = static_cast<uint32_t>(out.size[1]);
+  p.plane = static_cast<uint32_t>(last ? 0 : positions);
 
   const int vectors = columns > parameters.width ? 2 : 1;
   const int64_t panel_columns = int64_t{parameters.width} * vectors;
@@ -177,10 +198,6 @@ void run(Description& description) {
                                             {"CHANNELS_LAST", source.channels_last},
                                             {"RESULT_LAST", out.stride[1] == 1},
                                             {"ONLY", 3}}};
-    const auto items = [](int64_t x, int64_t y, int64_t z) {
-      return NDRange::volume(
-          {static_cast<size_t>(x), static_cast<size_t>(y), static_cast<size_t>(z)}, {1, 1, 1});
-    };
     if (image == 0) {
       p.block = static_cast<uint32_t>(
           std::clamp<int64_t>(w.groups * panels * channels / wanted_items, 1, channels));
@@ -199,7 +216,7 @@ void run(Description& description) {
       const int64_t all = ceil_div(lines * strips, shared);
       p.block = static_cast<uint32_t>(
           std::clamp<int64_t>(all * panels * w.groups / wanted_items, 1, 64 / shared) * shared);
-      p.position0 = static_cast<uint64_t>(image * height * width);
+      p.position0 = static_cast<uint64_t>(image * positions);
       launch_with(epilogue, family_with(epilogue, product_family).get(device, of_product), queue,
                   items(panels, ceil_div(lines * strips, p.block), w.groups), Pointer{origin},
                   Pointer{window}, Pointer{panels_at}, Pointer{tiles_at}, addend, Pointer{result},
