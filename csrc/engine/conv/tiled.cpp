@@ -49,45 +49,6 @@ uint64_t fitting(const Device& device, std::span<const TiledShape> shapes, size_
   });
 }
 
-struct Choice {
-  const TiledShape* shape = nullptr;
-  int64_t splits = 1;
-};
-
-/// The shape and the number of parts of k, `least` or more, with the least work on the busiest
-/// compute unit.
-Choice choose(const TileCandidates<TiledShape>& candidates, const Device& device,
-              const ContractionArguments& c, size_t element, int64_t least) {
-  const std::span<const TiledShape> shapes = candidates.shapes;
-  const TileModel& model = candidates.model;
-  const int64_t units = device.properties().compute_units;
-  Choice best{&shapes.back(), least};
-  double best_cost = 0;
-  bool found = false;
-  const uint64_t fits = fitting(device, shapes, element, kMostTable);
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    const TiledShape& s = shapes[i];
-    if ((fits >> i & 1) == 0) continue;
-    const int64_t tiles = ceil_div(c.m, s.tile.m) * ceil_div(c.n, s.tile.n) * c.groups;
-    for (int64_t splits = least; splits <= std::max(least, kMostSplits); splits *= 2) {
-      const int64_t part = ceil_div(c.k, splits);
-      if (splits > least && (part < kLeastPart || tiles * splits > groups_of_units(device))) break;
-      double cost = gemm::tile_cost(s.tile, model, tiles * splits, part, device);
-      if (splits > 1) {
-        const double parts = static_cast<double>(splits * c.groups) * c.m * c.n;
-        cost += model.split_launches * device_row(device).launch_cost +
-                parts * model.part / static_cast<double>(units);
-      }
-      if (!found || cost < best_cost) {
-        best = {&s, splits};
-        best_cost = cost;
-        found = true;
-      }
-    }
-  }
-  return best;
-}
-
 const char* refuse(const Contraction& contraction) {
   // The places of a group's elements are numbers of 32 bits.
   const int64_t a = contraction.rows.first_span() + contraction.k.first_span();
@@ -112,9 +73,19 @@ void run(Contraction& contraction) {
   const Accumulator* const accumulator = contraction.accumulator;
   const bool separate = !contraction.is_whole();
   const int64_t least = gemm::least_parts(c.k, size_t{c.m} * c.n * c.groups * element);
-  auto [chosen, splits] =
-      choose(candidates_of(contraction.device, element), contraction.device, c, element, least);
-  const TiledShape& s = *chosen;
+  const Candidates candidates = candidates_of(contraction.device, element);
+  const gemm::TileSearch search{contraction.device,
+                                c.m,
+                                c.n,
+                                c.k,
+                                c.groups,
+                                least,
+                                kMostSplits,
+                                kLeastPart,
+                                device_row(contraction.device).launch_cost};
+  const uint64_t fits = fitting(contraction.device, candidates.shapes, element, kMostTable);
+  auto [index, splits] = gemm::cheapest_tile(search, candidates.tiles, fits, candidates.model);
+  const TiledShape& s = candidates.shapes[static_cast<size_t>(index)];
   if (separate && !accumulator->first) splits = accumulator->splits;
   c.splits = static_cast<uint32_t>(splits);
   c.split_k = static_cast<uint32_t>(ceil_div(ceil_div(c.k, splits), s.tile.k) * s.tile.k);

@@ -88,29 +88,22 @@ double tile_cost(const TileShape& shape, const TileModel& model, int64_t groups,
 
 void check_forced_tile() { forced_tile(); }
 
-TileChoice choose_tile(const Plan& plan, std::span<const TileShape> shapes, uint64_t fits,
-                       double launch_cost, const TileModel& model) {
-  constexpr int64_t kLeastPart = 256;
-  const Arguments& p = plan.problem;
-  const int64_t units = plan.device.properties().compute_units;
-  const std::array<int, 3> forced = forced_tile();
-  TileParameters tuned = plan.parameters.tile;
-  if (forced[0] != 0 || tuned.shape < 0 || (fits >> tuned.shape & 1) == 0) tuned = {};
-  if (tuned.splits > 0) return {tuned.shape, tuned.splits};
+TileChoice cheapest_tile(const TileSearch& search, std::span<const TileShape> shapes, uint64_t fits,
+                         const TileModel& model) {
+  const auto& [device, m, n, k, batch, least, most, least_part, launch_cost, terms] = search;
+  const int64_t units = device.properties().compute_units;
   TileChoice best;
   double best_cost = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
     const TileShape& shape = shapes[i];
     if ((fits >> i & 1) == 0) continue;
-    if (tuned.shape >= 0 && static_cast<size_t>(tuned.shape) != i) continue;
-    if (forced[0] != 0 && forced != std::array{shape.m, shape.n, shape.k}) continue;
-    const int64_t tiles = ceil_div(p.m, shape.m) * ceil_div(p.n, shape.n) * p.batch;
-    for (int64_t splits = 1; splits <= kMostParts; splits *= 2) {
-      const int64_t part = ceil_div(p.k, splits);
-      if (splits > 1 && (part < kLeastPart || tiles * splits > groups_of_units(plan.device))) break;
-      double cost = tile_cost(shape, model, tiles * splits, part * plan.exact_terms, plan.device);
+    const int64_t tiles = ceil_div(m, shape.m) * ceil_div(n, shape.n) * batch;
+    for (int64_t splits = least; splits <= std::max(least, most); splits *= 2) {
+      const int64_t part = ceil_div(k, splits);
+      if (splits > least && (part < least_part || tiles * splits > groups_of_units(device))) break;
+      double cost = tile_cost(shape, model, tiles * splits, part * terms, device);
       if (splits > 1) {
-        const double parts = static_cast<double>(splits * p.batch) * p.m * p.n;
+        const double parts = static_cast<double>(splits * batch * m * n);
         cost +=
             model.split_launches * launch_cost + parts * model.part / static_cast<double>(units);
       }
@@ -120,6 +113,25 @@ TileChoice choose_tile(const Plan& plan, std::span<const TileShape> shapes, uint
       }
     }
   }
+  return best;
+}
+
+TileChoice choose_tile(const Plan& plan, std::span<const TileShape> shapes, uint64_t fits,
+                       double launch_cost, const TileModel& model) {
+  constexpr int64_t kLeastPart = 256;
+  const Arguments& p = plan.problem;
+  const std::array<int, 3> forced = forced_tile();
+  TileParameters tuned = plan.parameters.tile;
+  if (forced[0] != 0 || tuned.shape < 0 || (fits >> tuned.shape & 1) == 0) tuned = {};
+  if (tuned.splits > 0) return {tuned.shape, tuned.splits};
+  if (tuned.shape >= 0) fits = uint64_t{1} << tuned.shape;
+  for (size_t i = 0; forced[0] != 0 && i < shapes.size(); ++i) {
+    const TileShape& shape = shapes[i];
+    if (forced != std::array{shape.m, shape.n, shape.k}) fits &= ~(uint64_t{1} << i);
+  }
+  const TileSearch search{plan.device, p.m,        p.n,        p.k,         p.batch,
+                          1,           kMostParts, kLeastPart, launch_cost, plan.exact_terms};
+  const TileChoice best = cheapest_tile(search, shapes, fits, model);
   if (best.index < 0 && forced[0] != 0) warn_of_forced_tile();
   return best;
 }
@@ -221,7 +233,7 @@ void run_tiles(const KernelFamily& family, const Plan& source, const TileShape& 
   Kernel& kernel = get_kernel(family, plan, std::span(defines).first(count));
   const size_t items = static_cast<size_t>(tile.items);
   launch_gemm(kernel, plan, NDRange::linear(tile_groups(p, tile) * items, items), sums.data(),
-                 windows_of(plan));
+              windows_of(plan));
   finish_split(plan, sums.data());
 }
 

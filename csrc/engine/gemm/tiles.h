@@ -22,10 +22,22 @@ struct TileChoice {
   int64_t splits = 1;
 };
 
-/// The shape, of those that `fits`, and the number of parts of k that keep the device's compute
-/// units busy, where the plan's parameters don't say. TORCH_OCL_GEMM_TILE=<m>x<n>x<k> names the
-/// shape, for tests and comparisons.
-/// `launch_cost`: in sums of one compute unit.
+/// A problem that tiles are chosen for, and the parts that its k may have.
+struct TileSearch {
+  const Device& device;
+  int64_t m, n, k, batch;
+  int64_t least_splits, most_splits, least_part;
+  double launch_cost;  // in sums of one compute unit
+  int terms = 1;       // of each of k
+};
+/// The shape, of those that `fits`, and the number of parts of k, with the least work on the
+/// busiest compute unit.
+TileChoice cheapest_tile(const TileSearch& search, std::span<const TileShape> shapes, uint64_t fits,
+                         const TileModel& model);
+
+/// The cheapest of those that `fits`, where the plan's parameters don't say.
+/// TORCH_OCL_GEMM_TILE=<m>x<n>x<k> names the shape, for tests and comparisons. `launch_cost`: in
+/// sums of one compute unit.
 TileChoice choose_tile(const Plan& plan, std::span<const TileShape> shapes, uint64_t fits,
                        double launch_cost, const TileModel& model = {});
 
