@@ -1,6 +1,5 @@
-// The constants that depend on the class of device (device_constants.h): a row for each class,
-// which says where its numbers are from. What the tuner finds for one device takes their place; it
-// starts from them.
+// Each class of device has a row of the constants of device_constants.h, which says where its
+// numbers are from. What the tuner finds for one device takes their place; it starts from them.
 #pragma once
 
 #include <algorithm>
@@ -50,8 +49,8 @@ struct DeviceRow {
 };
 #undef DECLARE
 
-/// The device's row, by what kernels are chosen for (Device::is_cpu()), a CPU's vectors and a GPU's
-/// vendor. A load when warm.
+/// The device's row follows from what kernels are chosen for (Device::is_cpu()), a CPU's vectors
+/// and a GPU's vendor. It takes one load when warm.
 const DeviceRow& device_row(const Device& device);
 
 /// Changes a row that device_row() makes, and says whether it did: what the tuner keeps for a
@@ -68,7 +67,7 @@ inline bool has_fast_fp64(const Device& device) {
          (device.is_cpu() || device_row(device).hardware.fp64_rate >= 1.0 / 8);
 }
 
-/// The sizes of work-groups: see row_group, element_group and lane_group.
+/// Work-groups have these sizes: see row_group, element_group and lane_group.
 inline size_t group_of_rows(const Device& device) {
   return static_cast<size_t>(device_row(device).row_group);
 }
@@ -79,8 +78,8 @@ inline size_t group_of_lanes(const Device& device) {
   return static_cast<size_t>(device_row(device).lane_group);
 }
 
-/// Elements of `bytes` each of a vector: as many as a register holds, up to the 16 that OpenCL C's
-/// vectors have, and no more than a stretch of `length`. A power of two.
+/// A vector has so many elements of `bytes` each. They are as many as a register holds, up to the
+/// 16 of OpenCL C's vectors, and no more than a stretch of `length`: a power of two.
 inline uint32_t vector_lanes(const Device& device, size_t bytes, int64_t length = 16) {
   auto lanes =
       static_cast<uint32_t>(device_row(device).register_bytes) / static_cast<uint32_t>(bytes);
@@ -88,28 +87,28 @@ inline uint32_t vector_lanes(const Device& device, size_t bytes, int64_t length 
   return std::max<uint32_t>(lanes, 1);
 }
 
-/// Work-items that keep a CPU's cores busy, `times` as many where they are short.
+/// So many work-items keep a CPU's cores busy, `times` as many where they are short.
 inline int64_t items_of_cores(const Device& device, int64_t times = 1) {
   return int64_t{device.properties().compute_units} * device_row(device).core_items * times;
 }
-/// Work-groups that fill a GPU's compute units, and work-items that are on their way at once.
+/// So many work-groups fill a GPU's compute units, and so many work-items are on their way at once.
 inline int64_t groups_of_units(const Device& device) {
   return int64_t{device.properties().compute_units} * device_row(device).groups_per_unit;
 }
 inline int64_t items_of_units(const Device& device) {
   return int64_t{device.properties().compute_units} * device_row(device).resident_items;
 }
-/// Parts of work that the device's cores share evenly: a CPU's work-items, a GPU's work-groups.
+/// The device's cores share so many parts of work evenly: a CPU's work-items, a GPU's work-groups.
 inline int64_t parts_of_work(const Device& device) {
   if (device.is_cpu()) return items_of_cores(device);
   return std::max(groups_of_units(device) / 2, int64_t{device.properties().compute_units});
 }
-/// Work-items that keep the device busy, where each does more than an element's work.
+/// So many work-items keep the device busy, where each does more than an element's work.
 inline int64_t busy_items(const Device& device) {
   return device.is_cpu() ? items_of_cores(device) : items_of_units(device);
 }
 
-/// A work-item for each of n elements.
+/// Each of n elements gets a work-item.
 inline NDRange element_range(const Device& device, size_t n) {
   return NDRange::linear(n, group_of_elements(device));
 }

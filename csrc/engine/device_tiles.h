@@ -1,7 +1,7 @@
-// The device table's part on tiles: which tiles of sums a GPU's kernels of products and
+// The device table's part on tiles says which tiles of sums a GPU's kernels of matrix products and
 // convolutions can take, and how fast a compute unit is that is full of one. The kernels choose by
-// these numbers (gemm/tiles.h); what the tuner finds for one device takes their place. GPUs with a
-// table of their own say so in its name. All others start from what was measured on NVIDIA's, less
+// these numbers (gemm/tiles.h); what the tuner finds for one device takes their place. A table for
+// some GPUs alone says so in its name. All others start from what was measured on NVIDIA's, less
 // the tiles that exceed a class's registers or local memory (occupancy.h).
 #pragma once
 
@@ -18,7 +18,7 @@ struct TileShape {
   int registers = 0;  // of a work-item, if known: it bounds how many groups a compute unit runs
 };
 
-/// Numbers of an implementation in the cost model (gemm/tiles.h).
+/// The cost model (gemm/tiles.h) has these numbers for each implementation.
 struct TileModel {
   double warps = 1.5;         // so many on a compute unit reach half of what many would
   double ends = 64;           // what a tile's beginning and epilogue take, in elements of k
@@ -26,14 +26,14 @@ struct TileModel {
   double part = 48;           // what a part of a result costs to write and read, in sums
 };
 
-/// An implementation's shapes, each with a `tile`, and their tiles side by side.
+/// An implementation's shapes each have a `tile`. Their tiles lie side by side as well.
 template <class Shape, size_t count>
 struct ShapeTable {
   std::array<Shape, count> shapes;
   std::array<TileShape, count> tiles;
   TileModel model{};
   constexpr ShapeTable with(const TileModel& other) const { return {shapes, tiles, other}; }
-  /// This table with more shapes.
+  /// It makes this table with more shapes.
   template <class... Shapes>
   constexpr ShapeTable<Shape, count + sizeof...(Shapes)> also(const Shapes&... others) const {
     ShapeTable<Shape, count + sizeof...(Shapes)> all{{}, {}, model};
@@ -50,7 +50,7 @@ constexpr ShapeTable<Shape, 1 + sizeof...(Shapes)> shape_table(const Shape& firs
                                                                const Shapes&... others) {
   return {{first, others...}, {first.tile, others.tile...}};
 }
-/// A table of any length.
+/// It stands for a table of any length.
 template <class Shape>
 struct TileCandidates {
   template <size_t count>
@@ -72,7 +72,7 @@ constexpr TiledShape tiled_shape(int m, int n, int k, int rows, int columns, int
   return {{m, n, k, m * n / (rows * columns) * slices, efficiency}, rows, columns, run, slices};
 }
 
-/// Its registers: the sums, two pieces of each operand, and addresses.
+/// Its registers hold the sums, two pieces of each operand, and addresses.
 constexpr TiledShape known_shape(TiledShape shape) {
   shape.tile.registers = shape.rows * shape.columns + 2 * (shape.rows + shape.columns) + 40;
   return shape;
@@ -80,8 +80,8 @@ constexpr TiledShape known_shape(TiledShape shape) {
 
 // gemm/tiled.cl, by the bytes of a sum. Those of 4 bytes are fitted, with the cost model's other
 // numbers, to 252 times of products of networks in float32 on an NVIDIA H100 (50 TFLOP/s is 2.0):
-// the choices are within 3% of the best, 20% better than without registers. Those of 8 measured in
-// float64 on an H200; complex ones derived from those.
+// the choices are within 3% of the best, 20% better than without registers. Those of 8 were
+// measured in float64 on an H200. Complex ones are derived from those.
 constexpr auto kTiled4 = shape_table(known_shape(tiled_shape(256, 128, 8, 16, 8, 4, 1.95F)),
                                      known_shape(tiled_shape(128, 128, 8, 16, 8, 4, 1.79F)),
                                      known_shape(tiled_shape(64, 128, 8, 16, 8, 4, 1.73F)),
@@ -93,9 +93,9 @@ constexpr auto kTiled4 = shape_table(known_shape(tiled_shape(256, 128, 8, 16, 8,
                                      known_shape(tiled_shape(32, 32, 32, 4, 4, 4, 0.71F)),
                                      known_shape(tiled_shape(32, 32, 8, 4, 4, 4, 0.72F)))
                              .with({8.5, 37, 3, 40});
-// For GPUs whose waves are counted (DeviceRow::wanted_items): those, and tiles with less local
-// memory and fewer registers to a work-item. Derived from kTiled4's, by sums of a work-item; not
-// measured.
+// GPUs whose waves are counted (DeviceRow::wanted_items) have those, and tiles with less local
+// memory and fewer registers to a work-item. They are derived from kTiled4's, by sums of a
+// work-item, and not measured.
 constexpr auto kTiledWaves4 = kTiled4.also(known_shape(tiled_shape(128, 128, 8, 8, 8, 4, 1.65F)),
                                            known_shape(tiled_shape(128, 64, 8, 8, 4, 4, 1.35F)),
                                            known_shape(tiled_shape(64, 64, 8, 8, 4, 4, 1.10F)),
@@ -112,7 +112,7 @@ constexpr auto kTiledComplex16 =
 
 // conv/tiled.cl, by the bytes of a sum. Those of 4 bytes are fitted to 295 times of ResNet-50's
 // convolutions in float32 on an NVIDIA H100: within 2% of the best, 13% better than without
-// registers. Those of 8 measured on an H200.
+// registers. Those of 8 were measured on an H200.
 constexpr auto kConvTiled4 = shape_table(known_shape(tiled_shape(128, 128, 8, 16, 8, 4, 1.04F)),
                                          known_shape(tiled_shape(128, 64, 8, 8, 8, 4, 0.95F)),
                                          known_shape(tiled_shape(64, 64, 16, 8, 8, 4, 0.81F)),
@@ -131,7 +131,7 @@ constexpr auto kConvTiled8 =
     shape_table(tiled_shape(64, 64, 8, 4, 4, 2, 1.00F), tiled_shape(64, 32, 8, 4, 4, 2, 0.90F),
                 tiled_shape(64, 16, 8, 4, 4, 2, 0.70F));
 
-/// Sub-groups of Intel's and AMD's GPUs: each of `size` work-items takes rows x columns of the
+/// A sub-group of Intel's and AMD's GPUs has `size` work-items. It takes rows x columns of the
 /// tile's sums.
 struct SubgroupShape {
   TileShape tile;
@@ -145,7 +145,8 @@ constexpr SubgroupShape subgroup_shape(int m, int n, int k, int rows, int column
 // gemm/subgroup.cl: by matrix instructions, and by broadcasts, by the bytes of a sum. The sums of a
 // work-item are to leave room for the operands among its registers: it has 128 of them in a
 // sub-group of 8, of 4 bytes each, and in one of 16 as many on the GPUs that have no smaller ones,
-// half as many on the others. Derived from how often an operand is read again; not measured.
+// half as many on the others. They are derived from how often an operand is read again, not
+// measured.
 constexpr auto kSubgroupMatrix = shape_table(
     subgroup_shape(128, 128, 32, 32, 32, 16, 1.00F), subgroup_shape(64, 64, 32, 32, 32, 16, 0.80F),
     subgroup_shape(32, 32, 32, 16, 16, 16, 0.50F), subgroup_shape(128, 64, 32, 32, 16, 8, 1.00F),
@@ -160,8 +161,8 @@ constexpr auto kSubgroup8 = shape_table(subgroup_shape(64, 64, 16, 16, 16, 8, 1.
 
 // gemm/subgroup.cl by waves of AMD's GPUs: WMMA of 32 work-items, MFMA of 64, that of single
 // precision, and dot products of two halves by waves of 64 and 32. Tiles leave two waves to a SIMD,
-// by registers and by local memory, as clang counts them. Derived from how often an operand is read
-// again; not measured.
+// by registers and by local memory, as clang counts them. They are derived from how often an
+// operand is read again, not measured.
 constexpr auto kWmma = shape_table(
     subgroup_shape(128, 128, 32, 64, 32, 32, 1.00F), subgroup_shape(128, 64, 32, 32, 32, 32, 0.85F),
     subgroup_shape(64, 64, 32, 32, 32, 32, 0.75F), subgroup_shape(32, 32, 32, 16, 16, 32, 0.40F));
@@ -177,8 +178,8 @@ constexpr auto kDot64 = shape_table(subgroup_shape(128, 128, 16, 64, 64, 64, 1.0
 constexpr auto kDot32 = shape_table(subgroup_shape(128, 128, 32, 64, 32, 32, 1.00F),
                                     subgroup_shape(64, 64, 32, 32, 32, 32, 0.80F));
 
-/// NVIDIA's tensor cores: each warp takes warp_m x warp_n of the tile's sums; `stages` tiles are in
-/// local memory.
+/// With NVIDIA's tensor cores each warp takes warp_m x warp_n of the tile's sums; `stages` tiles
+/// are in local memory.
 struct TensorCoreShape {
   TileShape tile;
   int warp_m, warp_n, stages;
@@ -217,15 +218,16 @@ constexpr TensorCoreShape warpgroup_shape(int m, int n, int k, int stages, int l
   return {{m, n, k, m * 2, efficiency}, 16, n, stages, lag, true};
 }
 
-// gemm/tensor_core.cl. Measured on an NVIDIA H200 in bfloat16 (460 TFLOP/s is 1).
+// These are for gemm/tensor_core.cl. They were measured on an NVIDIA H200 in bfloat16 (460 TFLOP/s
+// is 1).
 constexpr auto kTensorCore = shape_table(
     warpgroup_shape(128, 256, 64, 4, 2, 1.70F), warpgroup_shape(128, 192, 64, 5, 2, 1.60F),
     warpgroup_shape(128, 128, 64, 3, 1, 1.36F), warpgroup_shape(64, 128, 64, 4, 2, 1.12F),
     warpgroup_shape(128, 64, 64, 4, 2, 1.20F), warpgroup_shape(128, 128, 32, 3, 1, 0.96F),
     warpgroup_shape(64, 128, 64, 2, 1, 1.00F), warp_shape(128, 128, 32, 64, 64, 3, 0.84F),
     warp_shape(64, 64, 64, 32, 32, 3, 0.68F));
-// Tiles of float32 in parts (PARTS), where each sum has two registers. Measured on an NVIDIA H200.
-// Where the driver refuses Hopper's instructions, the last two serve.
+// These are tiles of float32 in parts (PARTS), where each sum has two registers. They were measured
+// on an NVIDIA H200. Where the driver refuses Hopper's instructions, the last two serve.
 constexpr auto kTensorCoreParts = shape_table(
     warpgroup_shape(128, 192, 64, 4, 2, 1.40F), warpgroup_shape(128, 128, 64, 4, 2, 1.35F),
     warpgroup_shape(64, 128, 64, 4, 2, 1.22F), warpgroup_shape(128, 64, 64, 4, 2, 1.05F),
@@ -246,7 +248,8 @@ constexpr auto kTensorCoreFloats = shape_table(
     warp_shape(128, 128, 32, 64, 64, 2, 0.50F).of_floats(),
     warp_shape(64, 64, 32, 32, 32, 3, 0.40F).of_floats());
 
-/// NVIDIA's tensor cores in double precision: each warp takes warp_m x warp_n of the tile's sums.
+/// With NVIDIA's tensor cores in double precision each warp takes warp_m x warp_n of the tile's
+/// sums.
 struct TensorCoreF64Shape {
   TileShape tile;
   int warp_m, warp_n;
@@ -256,7 +259,7 @@ constexpr TensorCoreF64Shape f64_shape(int m, int n, int k, int warp_m, int warp
   return {{m, n, k, m / warp_m * (n / warp_n) * 32, efficiency}, warp_m, warp_n};
 }
 
-// gemm/tensor_core_f64.cl. Measured on an NVIDIA H200 (45 TFLOP/s is 1).
+// These are for gemm/tensor_core_f64.cl. They were measured on an NVIDIA H200 (45 TFLOP/s is 1).
 constexpr auto kTensorCoreF64 =
     shape_table(f64_shape(128, 128, 8, 32, 64, 0.90F), f64_shape(64, 128, 8, 32, 64, 1.00F),
                 f64_shape(64, 64, 16, 32, 32, 0.92F), f64_shape(32, 64, 16, 16, 32, 0.75F),

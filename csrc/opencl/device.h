@@ -1,4 +1,4 @@
-// A device: its probed properties and what it owns (context, address space, programs).
+// A device has its probed properties, and owns a context, an address space and programs.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace ocl {
 
 enum class DeviceClass : uint8_t { gpu, accelerator, cpu };
 
-/// Properties that were probed on the device, never guessed from its vendor. Sizes in bytes.
+/// These properties were probed on the device, never guessed from its vendor. Sizes are in bytes.
 struct DeviceProperties {
   std::string name, vendor, driver_version, platform, version, extensions;
   DeviceClass device_class = DeviceClass::gpu;
@@ -27,49 +27,51 @@ struct DeviceProperties {
   uint32_t max_clock_mhz = 0;
   size_t max_work_group_size = 1;
   uint64_t global_memory = 0, max_allocation = 0, local_memory = 0, global_cache = 0;
-  /// Bytes of the outermost cache: of CPUs, whose drivers name an inner one, as the system says.
+  /// The outermost cache has so many bytes. A CPU's driver names an inner one, so the system is
+  /// asked.
   uint64_t last_level_cache = 0;
   uint32_t cache_line = 64;
   size_t max_parameter_size = 1024;
   uint32_t base_address_align = 128;
   uint32_t vector_width_float = 1, vector_width_double = 0, vector_width_half = 0;
-  uint32_t max_sub_group_size = 0;  // 0: no subgroups
-  /// The sizes of sub-group that a kernel may ask for (cl_intel_required_subgroup_size), powers of
-  /// two, added up.
+  uint32_t max_sub_group_size = 0;  // 0 if there are no sub-groups
+  /// A kernel may ask for these sizes of sub-group (cl_intel_required_subgroup_size), which are
+  /// powers of two, added up.
   uint32_t required_sub_group_sizes = 0;
   bool host_unified_memory = false;
   bool has_fp64 = false;
   bool has_fp16 = false;
   bool has_subgroups = false;
   bool has_int64_atomics = false;
-  bool has_work_group_reduce =
-      false;  // work_group_reduce_add and friends (OpenCL C 2.0 or feature)
+  /// There are work_group_reduce_add() and its kin, by OpenCL C 2.0 or as a feature.
+  bool has_work_group_reduce = false;
   bool has_generic_address_space = false;
   /// Kernels may be given addresses of this process's memory instead of buffers: fine-grained
   /// system SVM on a CPU, whose segments are the process's own pages (OpenCL 3.0, 5.6).
   bool has_system_svm = false;
-  /// NVIDIA's, as 90 for 9.0; 0 where no driver says it.
+  /// It is NVIDIA's, such as 90 for 9.0, and 0 where no driver says it.
   uint32_t compute_capability = 0;
-  /// The number of an architecture of Intel's GPUs, as 1255 for 12.55; 0 where no driver says it.
+  /// It numbers an architecture of Intel's GPUs, such as 1255 for 12.55, and is 0 where no driver
+  /// says it.
   uint32_t intel_architecture = 0;
-  /// The sub-groups of Intel's matrix instructions (cl_intel_subgroup_matrix_multiply_accumulate);
-  /// 0: there are none.
+  /// Intel's matrix instructions (cl_intel_subgroup_matrix_multiply_accumulate) have sub-groups of
+  /// this size, which is 0 where there are none.
   uint32_t subgroup_matrix_size = 0;
   bool has_tensor_cores = false;   // NVIDIA's cp.async, ldmatrix and mma.sync for 16-bit floats
   bool has_warpgroup_mma = false;  // NVIDIA's wgmma
-  /// That multiplies bfloat16 more than ten times as fast as other units do single precision: all
-  /// of Hopper but the H20, of whose units for bfloat16 most are off.
+  /// wgmma multiplies bfloat16 more than ten times as fast as other units do single precision. All
+  /// of Hopper does so but the H20, where most units for bfloat16 are off.
   bool has_fast_bfloat16 = false;
-  /// Programs assembled from PTX may have kAssembledLocalMemory (see retarget.h): follows from the
-  /// compute capability, OpenCL has no question for it.
+  /// Programs assembled from PTX may have kAssembledLocalMemory (see retarget.h). It follows from
+  /// the compute capability, since OpenCL has no question for it.
   bool has_assembled_local_memory = false;
   bool has_bf16_dot = false;  // x86's AVX512-BF16, and a driver that compiles assembly
-  bool has_int8_dot = false;  // likewise, of AVX512-VNNI
-  /// Command buffers (cl_khr_command_buffer) of a version whose functions are known, which can be
-  /// enqueued while they execute, on a plain queue; and the flags that this takes.
+  bool has_int8_dot = false;  // x86's AVX512-VNNI, and such a driver
+  /// There are command buffers (cl_khr_command_buffer) of a version whose functions are known. They
+  /// can be enqueued while they execute, on a plain queue, with these flags.
   bool has_command_buffers = false;
   uint64_t command_buffer_flags = 0;
-  bool limits_registers = false;               // -cl-nv-maxrregcount (cl_nv_compiler_options)
+  bool limits_registers = false;               // takes -cl-nv-maxrregcount (cl_nv_compiler_options)
   bool correctly_rounded_divide_sqrt = false;  // -cl-fp32-correctly-rounded-divide-sqrt is offered
   bool little_endian = true;
   bool has_compiler = true;  // compiles and links OpenCL C at run time
@@ -78,7 +80,7 @@ struct DeviceProperties {
   bool offers_large_registers = false, chooses_large_registers = false;
 };
 
-/// Bytes that a work-group may have with compute capability 9.0 (CUDA C++ Programming Guide,
+/// A work-group may have so many bytes with compute capability 9.0 (CUDA C++ Programming Guide,
 /// technical specifications per compute capability).
 inline constexpr uint64_t kAssembledLocalMemory = 227 << 10;
 
@@ -112,7 +114,7 @@ class Device {
   void count_launches(uint64_t number = 1) {
     launches_.fetch_add(number, std::memory_order_relaxed);
   }
-  /// How many were since the start or reset_launches().
+  /// So many were enqueued since the start or reset_launches().
   uint64_t launches() const { return launches_.load(std::memory_order_relaxed); }
   void reset_launches() { launches_.store(0, std::memory_order_relaxed); }
 
