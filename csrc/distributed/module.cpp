@@ -61,6 +61,7 @@ PYBIND11_MODULE(_distributed, module) {
       .def_property_readonly("options", [](Backend& self) {
         return c10::make_intrusive<Options>(*self.getBackendOptions());
       });
+  module.attr("USUAL_CHUNK") = ocl::distributed::Staged::kUsualChunk;
   module.def(
       "wrap",
       [](const c10::intrusive_ptr<c10d::Backend>& inner,

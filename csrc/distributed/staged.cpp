@@ -14,9 +14,8 @@ namespace {
 
 // As many chunks have pinned memory at a time.
 constexpr int64_t kInFlight = 6;
-constexpr int64_t kUsualChunk = 8 << 20;
 
-int64_t most_pinned(int64_t chunk) { return kInFlight * (chunk > 0 ? chunk : kUsualChunk); }
+int64_t most_pinned(int64_t chunk) { return kInFlight * (chunk > 0 ? chunk : Staged::kUsualChunk); }
 
 /// Bytes of pinned memory that HostStaging gets for a call.
 int64_t pinned_bytes(const Request& request) {

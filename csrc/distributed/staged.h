@@ -14,6 +14,10 @@ namespace ocl::distributed {
 
 class Staged final : public Transport {
  public:
+  /// Bytes of a chunk where nobody asks for others: about what a network and a copy need to reach
+  /// their full speed, and a few of them fit a processor's caches.
+  static constexpr int64_t kUsualChunk = 8 << 20;
+
   /// `store` is the group's, and `chunk` the bytes of a chunk: see Chunks.
   Staged(Inner inner, c10::intrusive_ptr<c10d::Store> store, int64_t chunk);
   ~Staged() override;

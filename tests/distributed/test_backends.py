@@ -1,5 +1,6 @@
 """Names of a backend, what else can be inside, devices of one process, and work that overlaps."""
 
+import pathlib
 import time
 
 import pytest
@@ -89,6 +90,15 @@ def parts_of_a_device(rank):
     net = torch.nn.parallel.DistributedDataParallel(training.model("ocl"))
     assert next(net.parameters()).device.index == rank
     training.check(training.train(net, training.optimizer(net.parameters()), rank, 2, "ocl"))
+
+
+def test_the_usual_chunk_is_what_documents_say():
+    from torch_ocl import _distributed, _environment
+
+    said = f"default {_distributed.USUAL_CHUNK}"
+    assert _environment.VARIABLES["TORCH_OCL_DISTRIBUTED_CHUNK"].endswith(said)
+    page = pathlib.Path(__file__).parents[2] / "docs/user/distributed.md"
+    assert f"{_distributed.USUAL_CHUNK} by default" in page.read_text()
 
 
 def test_parts_of_a_device():

@@ -16,11 +16,9 @@ from torch._inductor.virtualized import V
 
 from torch_ocl import _C
 from torch_ocl.inductor import device as devices
+from torch_ocl.inductor.plan import sizes
 from torch_ocl.inductor.templates import template
 from torch_ocl.inductor.types import compute_dtype
-
-# CPUs' kernels have vectors of that many bytes at most.
-_VECTOR_BYTES = 64
 
 
 class Convolution(template.Template):
@@ -65,7 +63,7 @@ class Convolution(template.Template):
     def widths(self, device: int) -> dict[str, int]:
         lanes = template.lanes_of_gpus(self.get_dtype())
         if devices.is_cpu_form(device):
-            lanes = _VECTOR_BYTES // compute_dtype(self.get_dtype()).itemsize
+            lanes = sizes.CPU_BYTES // compute_dtype(self.get_dtype()).itemsize
         return {"epilogue": 1} | {f"epilogue_{n}": n for n in (2, 4, 8, 16) if n <= lanes}
 
     def lengths(self) -> dict[str, sympy.Integer]:

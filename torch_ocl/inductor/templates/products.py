@@ -20,11 +20,12 @@ from torch._inductor.lowering import lowerings, to_dtype
 from torch._inductor.virtualized import V
 
 from torch_ocl.inductor import device as devices
+from torch_ocl.inductor.plan.sizes import prefers_dots
 from torch_ocl.inductor.templates import prologue, template
 from torch_ocl.inductor.types import compute_dtype
 
 # As in skinny.cpp.
-_MOST_DOTS, _FEW_RESULTS = 128, 2048
+_FEW_RESULTS = 2048
 
 
 class Product(template.Template):
@@ -67,7 +68,7 @@ class Product(template.Template):
         few = min(rows, columns)
         depth = hint(self.inputs[0].get_size()[-1])  # type: ignore[union-attr]
         results = rows * columns * math.prod(batch)
-        return few > _MOST_DOTS or few * 8 > depth or results <= _FEW_RESULTS
+        return not prefers_dots(few, depth) or results <= _FEW_RESULTS
 
     def settings(self) -> tuple[Any, ...]:
         return float(self.alpha), float(self.beta)

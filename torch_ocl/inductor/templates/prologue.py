@@ -19,6 +19,7 @@ from torch._inductor.lowering import lowerings
 from torch._inductor.virtualized import V
 
 from torch_ocl.inductor import device as devices
+from torch_ocl.inductor.plan.sizes import prefers_dots
 
 CAST = torch.ops.prims.convert_element_type.default
 SCALE = torch.ops.aten.mul.Tensor
@@ -39,8 +40,8 @@ _HELD = {
     | {torch.int16, torch.int32, torch.float16, torch.bfloat16, torch.float32},
 }
 # Rows or columns, up to which all devices read operands as they lie (skinny.cpp), CPUs' dot
-# products are faster with a cast in them, there are any, and packed pairs of bfloat16 are slower.
-_FEW, _FEW_DOTS, _MOST_DOTS, _FEW_BFLOAT16 = 8, 64, 128, 32
+# products are faster with a cast in them, and packed pairs of bfloat16 are slower.
+_FEW, _FEW_DOTS, _FEW_BFLOAT16 = 8, 64, 32
 _PRODUCTS = {
     torch.ops.aten.mm.default,
     torch.ops.aten.bmm.default,
@@ -194,11 +195,11 @@ def _pays(boxes: list[Any]) -> bool:
     dtype, few, index = a.get_dtype(), min(rows, columns), a.get_device().index or 0
     if few <= _FEW:
         return True
-    # Matrix units take two factors of one type. Other kernels of GPUs would fetch tiles many times.
+    # Matrix units take operands of one type. Other kernels of GPUs would fetch tiles many times.
     if not devices.is_cpu_form(index):
         return False
     # Dot products convert their rows for every four columns.
-    if few > _FEW_DOTS and few <= _MOST_DOTS and few * 8 <= depth:
+    if few > _FEW_DOTS and prefers_dots(few, depth):
         return False
     # Where the processor multiplies pairs of bfloat16, its panels hold these, and float32 may lose
     # bits to them.

@@ -17,6 +17,7 @@ from torch._inductor import dependencies, ir
 from torch._inductor.virtualized import V, ops
 
 from torch_ocl.inductor import refused
+from torch_ocl.inductor.plan.sizes import GPU_BYTES
 
 # Bytes of a result that take as long as a launch, where they are read at half the speed.
 _SMALL = 2 << 20
@@ -25,7 +26,7 @@ _DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
 
 def lanes_of_gpus(dtype: torch.dtype) -> int:
     """The columns that tensor cores' kernels hand over together: 16 bytes of results."""
-    return 16 // dtype.itemsize if dtype.itemsize <= 4 else 1
+    return GPU_BYTES // dtype.itemsize if dtype.itemsize <= 4 else 1
 
 
 def pays_on_gpus(template: Template, after: Sequence[Any]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from torch_ocl.inductor.plan.sizes import combining_items
 from torch_ocl.inductor.text.code import Code
 from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.types import TAGS, as_mask, c_type, converted, literal, mask_for, widened
@@ -258,7 +259,7 @@ class Accumulators:
         """
         if not self.of:
             return []
-        side = 16 if group >= 128 else 8
+        side = combining_items(group)
         memory = []
         for part in self.parts:
             memory.append(f"local {c_type(part.dtype)} {part.name}_shared[{group}];")

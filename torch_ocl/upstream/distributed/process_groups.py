@@ -53,9 +53,6 @@ _ADVICE = (
     "gloo itself takes no ocl tensors. Make the group with init_process_group() or the backend "
     '"gloo" or "cpu:gloo,ocl:gloo", or send them as CPU tensors, tensor.cpu().'
 )
-#: Bytes of a chunk where large tensors are copied to the host: about what a network and a copy need
-#: to reach their full speed, and a few of them fit a processor's caches.
-_CHUNK = 8 << 20
 
 
 def install() -> None:
@@ -98,7 +95,9 @@ def chunk_size() -> int:
         warnings.warn(
             f"TORCH_OCL_DISTRIBUTED_CHUNK={text}: it is a number of bytes; ignored", stacklevel=2
         )
-    return _CHUNK
+    from torch_ocl import _distributed
+
+    return int(_distributed.USUAL_CHUNK)
 
 
 def are_unused() -> bool:
