@@ -75,12 +75,6 @@ WorkPtr Transport::alltoall_base(at::Tensor& output, at::Tensor& input,
                                  std::vector<int64_t>& output_sizes,
                                  std::vector<int64_t>& input_sizes,
                                  const c10d::AllToAllOptions& opts) {
-  if (output.is_privateuseone() && output.is_complex() && input.is_complex()) {
-    // Gloo has no complex numbers: pairs of reals travel. Splits are along the first dimension.
-    at::Tensor to = at::view_as_real(output);
-    at::Tensor from = at::view_as_real(input.resolve_conj());
-    return alltoall_base(to, from, output_sizes, input_sizes, opts);
-  }
   const at::NoGradGuard no_grad;
   const Request request{OpType::ALLTOALL_BASE, {input}, {output}, !opts.asyncOp};
   return run(request, [=, this](Staging& staging) {
@@ -91,16 +85,19 @@ WorkPtr Transport::alltoall_base(at::Tensor& output, at::Tensor& input,
   });
 }
 
-// Gloo's lists have to be of equal sizes. Those of a device travel as one tensor, of any sizes.
 WorkPtr Transport::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
   const Request request{OpType::ALLTOALL, inputs, outputs, !opts.asyncOp};
-  if (outputs.empty() || !outputs[0].is_privateuseone()) {
-    return run(request, [=, this](Staging& staging) {
-      return [inner = inner(), outs = staging.stage(outputs, Staging::kWritten),
-              ins = staging.stage(inputs, Staging::kRead),
-              opts]() mutable { return inner->alltoall(outs, ins, opts); };
-    });
-  }
+  return run(request, [=, this](Staging& staging) {
+    return [inner = inner(), outs = staging.stage(outputs, Staging::kWritten),
+            ins = staging.stage(inputs, Staging::kRead),
+            opts]() mutable { return inner->alltoall(outs, ins, opts); };
+  });
+}
+
+// Gloo's lists have to be of equal sizes. Those of a device travel as one tensor, of any sizes.
+WorkPtr Staged::alltoall_joined(Tensors& outputs, Tensors& inputs,
+                                const c10d::AllToAllOptions& opts) {
+  const Request request{OpType::ALLTOALL, inputs, outputs, !opts.asyncOp};
   TORCH_CHECK(static_cast<int>(inputs.size()) == size_ && static_cast<int>(outputs.size()) == size_,
               "alltoall: expected ", size_, " inputs and outputs, one for each rank, got ",
               inputs.size(), " and ", outputs.size());
@@ -152,6 +149,12 @@ WorkPtr Staged::allgather_uneven(const Request& request, const c10d::AllgatherOp
 WorkPtr Staged::alltoall_base(at::Tensor& output, at::Tensor& input,
                               std::vector<int64_t>& output_sizes, std::vector<int64_t>& input_sizes,
                               const c10d::AllToAllOptions& opts) {
+  if (output.is_privateuseone() && output.is_complex() && input.is_complex()) {
+    // Gloo has no complex numbers: pairs of reals travel. Splits are along the first dimension.
+    at::Tensor to = at::view_as_real(output);
+    at::Tensor from = at::view_as_real(input.resolve_conj());
+    return alltoall_base(to, from, output_sizes, input_sizes, opts);
+  }
   if (!chunks_.possible() || !may_exchange_rows({output}, {input}) ||
       !can_split(output, output_sizes, size_) || !can_split(input, input_sizes, size_)) {
     return Transport::alltoall_base(output, input, output_sizes, input_sizes, opts);
@@ -170,7 +173,9 @@ WorkPtr Staged::alltoall_base(at::Tensor& output, at::Tensor& input,
 WorkPtr Staged::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
   if (!chunks_.possible() || !takes_lists(outputs, inputs, size_) ||
       !may_exchange_rows(outputs, inputs)) {
-    return Transport::alltoall(outputs, inputs, opts);
+    const bool ours = !outputs.empty() && outputs[0].is_privateuseone();
+    return ours ? alltoall_joined(outputs, inputs, opts)
+                : Transport::alltoall(outputs, inputs, opts);
   }
   RowsCall whole;
   if (!outputs[0].is_privateuseone()) {

@@ -71,6 +71,8 @@ class Staged final : public Transport {
   /// all_to_all of any sizes: what this rank sends to each, and gets from each.
   WorkPtr exchange_rows(const Request& request, const Tensors& sent, const Tensors& received,
                         const c10d::AllToAllOptions& opts, const RowsCall& whole = {});
+  /// all_to_all of a device's tensors as one on each side.
+  WorkPtr alltoall_joined(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts);
   WorkPtr reduce_scatter_pieces(const at::Tensor& output, const at::Tensor& flat,
                                 std::vector<int64_t> sizes, const c10d::ReduceScatterOptions& opts);
 

@@ -136,6 +136,19 @@ def small_tensors(rank):
     return made, [row.tolist() for row in rows]
 
 
+def lists(rank):
+    """all_to_all of lists, which the inner backend gets as lists."""
+    share(rank)
+    sent = [torch.full((3,), 10.0 * rank + other, device="ocl") for other in range(2)]
+    received = [torch.empty(3, device="ocl") for _ in range(2)]
+    dist.all_to_all(received, sent)
+    return [x.tolist() for x in received]
+
+
+def test_lists_go_as_lists():
+    assert run(lists) == [[[0.0] * 3, [10.0] * 3], [[1.0] * 3, [11.0] * 3]]
+
+
 def test_small_tensors_share_a_block():
     expected = [[0, 1, 2, 3, 4], [10, 11, 12, 13, 14]]
     assert run(small_tensors) == [(1, expected)] * 2
