@@ -160,6 +160,16 @@ def test_floors_include_those_of_the_table():
                 assert line in allowed[floor], f"{path} includes {line}"
 
 
+def test_lists_of_kernels_beside_ops_are_named():
+    """csrc/README.md names those that no engine's folder has."""
+    found = set()
+    for path in (ROOT / "csrc" / "ops").glob("**/*.cpp"):
+        found |= set(re.findall(r'^(?:const )?Engine \w+\{"(\w+)"', path.read_text(), re.MULTILINE))
+    text = (ROOT / "csrc/README.md").read_text()
+    listed = re.search(r"names as engines have: ([^.]*)\.", text)[1]
+    assert re.findall(r"`(\w+)`", listed) == sorted(found)
+
+
 def test_every_source_of_floor_1_has_a_header():
     sources = (ROOT / "csrc" / "opencl").glob("*.cpp")
     assert not [path.name for path in sources if not path.with_suffix(".h").exists()]
