@@ -43,6 +43,13 @@ void split_keys(Plan& plan, uint64_t items, uint64_t wanted, uint32_t multiple) 
   a.splits = std::max(1U, ceil_div(a.keys, a.per_item));
 }
 
+void split_few(Plan& plan, uint64_t groups, uint64_t few, uint32_t multiple) {
+  const Modification* m = plan.problem.modification;
+  const bool needs_maxima = m != nullptr && m->maxima.defined();
+  if (needs_maxima || groups > few) return;
+  split_keys(plan, groups, 2 * uint64_t{plan.device.properties().compute_units}, multiple);
+}
+
 void combine_splits(const Plan& plan, std::span<const at::Tensor> operands, uint32_t width,
                     uint32_t vectors) {
   const Arguments& a = plan.arguments;

@@ -137,12 +137,7 @@ void run_forward(Plan& plan) {
   const size_t heads = size_t{plan.batch} * a.heads;
   const uint32_t query_blocks = ceil_div(a.queries, tile.query_block());
   const uint64_t items = query_blocks * heads;
-  // Two work-groups for each compute unit, where the queries alone give fewer.
-  const Modification* m = plan.problem.modification;
-  const bool needs_maxima = m != nullptr && m->maxima.defined();  // which no split has
-  if (!needs_maxima && items <= plan.device.properties().compute_units) {
-    split_keys(plan, items, 2 * plan.device.properties().compute_units, tile.key_block());
-  }
+  split_few(plan, items, plan.device.properties().compute_units, tile.key_block());
   constexpr uint32_t kWidth = 4;
   const uint32_t vectors = ceil_div(std::max(1U, a.columns), kWidth);
   const auto operands = forward_operands(plan, vectors * kWidth);

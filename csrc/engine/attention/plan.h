@@ -85,6 +85,9 @@ inline uint32_t register_bytes(const Device& device) {
 /// Sets splits and per_item so that about `wanted` work-items or groups run where `items` would,
 /// with a multiple of keys each.
 void split_keys(Plan& plan, uint64_t items, uint64_t wanted, uint32_t multiple);
+/// Splits keys on a GPU where no more than `few` work-groups would run, into two for each of its
+/// compute units. The maxima of a modification can't be split.
+void split_few(Plan& plan, uint64_t groups, uint64_t few, uint32_t multiple);
 /// The operands of the kernels that split keys; the last one is for what the splits leave, rows of
 /// `columns` elements.
 std::array<at::Tensor, 7> forward_operands(const Plan& plan, uint32_t columns);

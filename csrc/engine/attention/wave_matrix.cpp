@@ -162,9 +162,7 @@ void run_forward(Plan& plan, const gemm::WaveUnit& unit) {
   const size_t heads = size_t{plan.batch} * a.heads;
   const uint32_t query_blocks = ceil_div(a.queries, kWaves * piece(unit));
   const uint64_t groups = query_blocks * heads;
-  const Modification* m = plan.problem.modification;
-  const bool needs_maxima = m != nullptr && m->maxima.defined();  // which no split has
-  if (!needs_maxima && 2 * groups <= units) split_keys(plan, groups, 2 * uint64_t{units}, keys);
+  split_few(plan, groups, units / 2, keys);
   constexpr uint32_t kWidth = 4;
   const uint32_t vectors = ceil_div(a.columns, kWidth);
   const auto operands = forward_operands(plan, vectors * kWidth);

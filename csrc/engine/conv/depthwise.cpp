@@ -1,6 +1,8 @@
 // Depthwise convolutions on CPUs (kernels/conv/depthwise_planes.cl, depthwise_lanes.cl,
 // depthwise_transposed.cl).
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/conv/depthwise.h"
+
 #include <algorithm>
 #include <optional>
 
@@ -16,17 +18,11 @@ namespace ocl::conv {
 
 namespace {
 
-#include "conv/depthwise_arguments.clh"
-
 constexpr int64_t kLargestWindow = 7, kMostWeightTaps = 25;
 constexpr int64_t kOutputsPerItem = 8192;  // fewer are not worth a work-item
 
 /// The kernels are compiled for this, and get it.
-struct Depthwise {
-  Device& device;
-  Queue& queue;
-  DepthwiseArguments arguments{};
-  c10::ScalarType in{}, out{}, weight{}, compute{};
+struct Depthwise : DepthwiseCall {
   int64_t kernel_h = 1, kernel_w = 1, stride = 1, upsampling = 1;
   int width = 1, tile_y = 1, tile_x = 1;
 
@@ -82,30 +78,14 @@ const char* refuse_shape(const Description& description) {
 /// A description that refuse_shape() lets pass, as the kernels see it: with `multiplier` channels
 /// of the result for each of the input's.
 Depthwise prepare(const Description& description) {
-  const Operand &in = description.source(), &out = description.result(),
-                &weight = description.weight;
+  const Operand& weight = description.weight;
   const Window& w = description.window;
   const int64_t multiplier = weight.size[0] / w.groups;
-  Depthwise d{description.device, description.queue};
-  d.in = in.dtype;
-  d.out = out.dtype;
-  d.weight = weight.dtype;
-  d.compute = compute_dtype(in.dtype);
+  Depthwise d{DepthwiseCall(description)};
   d.kernel_h = w.kernel[1];
   d.kernel_w = w.kernel[2];
   d.stride = *common_stride(description.in, description.out, w);
   DepthwiseArguments& a = d.arguments;
-  a.in_n = in.stride[0], a.in_c = in.stride[1], a.in_y = in.stride[3], a.in_x = in.stride[4];
-  a.out_n = out.stride[0], a.out_c = out.stride[1], a.out_y = out.stride[3];
-  a.out_x = out.stride[4];
-  a.images = static_cast<uint32_t>(out.size[0]);
-  a.channels = static_cast<uint32_t>(out.size[1]);
-  a.in_h = static_cast<uint32_t>(in.size[3]);
-  a.in_w = static_cast<uint32_t>(in.size[4]);
-  a.out_h = static_cast<uint32_t>(out.size[3]);
-  a.out_w = static_cast<uint32_t>(out.size[4]);
-  a.pad_y = static_cast<int32_t>(w.pad[1]);
-  a.pad_x = static_cast<int32_t>(w.pad[2]);
   a.multiplier = static_cast<uint32_t>(multiplier);
   if (description.transposed()) {
     d.upsampling = d.stride;

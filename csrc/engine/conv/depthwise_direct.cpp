@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "engine/conv/depthwise.h"
 #include "engine/conv/description.h"
 #include "engine/device_table.h"
 #include "engine/dtype.h"
@@ -14,8 +15,6 @@ namespace ocl::conv {
 
 namespace {
 
-#include "conv/depthwise_arguments.clh"
-
 constexpr int64_t kMostTaps = 49, kMostLines = 64, kMostPlaces = int64_t{1} << 31;
 constexpr int64_t kMostLanes = 32;                // work-items along channels
 constexpr int64_t kMostBytes = int64_t{1} << 31;  // of an image
@@ -24,11 +23,7 @@ constexpr int64_t kLeastShare = 16;     // of a work-item, for several
 constexpr int64_t kMostParts = 128, kMostItems = 1024;
 
 /// The kernels are compiled for this, and get it.
-struct Direct {
-  Device& device;
-  Queue& queue;
-  DepthwiseArguments arguments{};
-  c10::ScalarType in{}, out{}, weight{}, compute{};
+struct Direct : DepthwiseCall {
   Window window{};
   std::array<int64_t, 2> stride{1, 1}, upsampling{1, 1};
   int64_t tile = 1, width = 1, lanes = 1;
@@ -127,11 +122,7 @@ Direct prepare(const Description& description) {
   const Operand &in = description.source(), &out = description.result(),
                 &weight = description.weight;
   const Window& w = description.window;
-  Direct d{description.device, description.queue};
-  d.in = in.dtype;
-  d.out = out.dtype;
-  d.weight = weight.dtype;
-  d.compute = compute_dtype(in.dtype);
+  Direct d{DepthwiseCall(description)};
   d.window = w;
   // A window of one line has no distance between lines.
   for (const int axis : {1, 2}) {
@@ -139,18 +130,7 @@ Direct prepare(const Description& description) {
   }
   d.stride = {w.stride[1], w.stride[2]};
   DepthwiseArguments& a = d.arguments;
-  a.in_n = in.stride[0], a.in_c = in.stride[1], a.in_y = in.stride[3], a.in_x = in.stride[4];
-  a.out_n = out.stride[0], a.out_c = out.stride[1], a.out_y = out.stride[3];
-  a.out_x = out.stride[4];
   a.weight_c = weight.stride[0], a.weight_y = weight.stride[3], a.weight_x = weight.stride[4];
-  a.images = static_cast<uint32_t>(out.size[0]);
-  a.channels = static_cast<uint32_t>(out.size[1]);
-  a.in_h = static_cast<uint32_t>(in.size[3]);
-  a.in_w = static_cast<uint32_t>(in.size[4]);
-  a.out_h = static_cast<uint32_t>(out.size[3]);
-  a.out_w = static_cast<uint32_t>(out.size[4]);
-  a.pad_y = static_cast<int32_t>(w.pad[1]);
-  a.pad_x = static_cast<int32_t>(w.pad[2]);
   a.multiplier = static_cast<uint32_t>(out.size[1] / in.size[1]);
   d.last = out.stride[1] == 1 && out.size[1] >= 4 && out.stride[4] != 1;
   if (d.last && a.multiplier == 1) {

@@ -42,6 +42,24 @@ ReduceArguments make_arguments(const Problem& problem, const Job& job, const Dim
   return arguments;
 }
 
+Kernel& reduce_kernel(const ReducePlan& plan, const KernelFamily& family,
+                      std::initializer_list<Define> own) {
+  const Problem& problem = plan.problem;
+  std::array<Define, 11> defines{{{"NIDX", problem.indices},
+                                  {"INDEX", tag(problem.index_dtype)},
+                                  {"WRAP", plan.job.indexing.wrap},
+                                  {"E", storage_tag(problem.dtype)},
+                                  {"C", tag(compute_dtype(problem.dtype))},
+                                  {"REDUCE", name_of(plan.job.reduction)},
+                                  {"FILL", plan.job.value != nullptr}}};
+  auto end = std::copy(own.begin(), own.end(), defines.begin() + 7);
+  if (c10::isFloat8Type(problem.dtype)) {
+    *end++ = {"NEED_FLOAT8", 1};
+    *end++ = {"E4M3_ABOVE", e4m3_above()};
+  }
+  return family.get(plan.device(), std::span<const Define>(defines.begin(), end));
+}
+
 void enqueue_reduce(const ReducePlan& plan, Kernel& kernel, const Problem& problem,
                     const ReduceArguments& arguments, size_t local) {
   static constexpr unsigned char kUnused[16] = {};
@@ -119,18 +137,7 @@ void run_owners(const ReducePlan& plan, int row) {
   arguments.row = row_size;
   arguments.chunk = static_cast<uint32_t>(chunk);
 
-  const Define defines[] = {{"NIDX", problem.indices},
-                            {"INDEX", tag(problem.index_dtype)},
-                            {"WRAP", job.indexing.wrap},
-                            {"E", storage_tag(problem.dtype)},
-                            {"C", tag(compute)},
-                            {"REDUCE", name_of(job.reduction)},
-                            {"FILL", job.value != nullptr},
-                            {"WIDTH", width},
-                            {"NEED_FLOAT8", 1},
-                            {"E4M3_ABOVE", e4m3_above()}};
-  const size_t of_float8 = c10::isFloat8Type(problem.dtype) ? 0 : 2;
-  Kernel& kernel = reduce_family.get(plan.device(), {defines, std::size(defines) - of_float8});
+  Kernel& kernel = reduce_kernel(plan, reduce_family, {{"WIDTH", width}});
   // With few columns a larger work-group would leave compute units idle.
   const size_t local = arguments.columns >= 16 * work_items(device) ? 16 : 1;
   enqueue_reduce(plan, kernel, problem, arguments, local);

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <span>
 
 #include "engine/dtype.h"
 #include "engine/index/problem.h"
+#include "opencl/kernel_family.h"
 
 namespace ocl::index {
 
@@ -49,7 +51,10 @@ const char* name_of(Reduction reduction);
 ReduceArguments make_arguments(const Problem& problem, const Job& job, const Dimensions& columns,
                                const Dimensions& steps);
 
-/// Enqueues a kernel of kernels/index/reduce.cl or reduce_lines.cl over columns by parts.
+/// A kernel of kernels/index/reduce.cl or reduce_lines.cl, with up to two parameters of its own.
+Kernel& reduce_kernel(const ReducePlan& plan, const KernelFamily& family,
+                      std::initializer_list<Define> own);
+/// Enqueues it over columns by parts.
 void enqueue_reduce(const ReducePlan& plan, Kernel& kernel, const Problem& problem,
                     const ReduceArguments& arguments, size_t local);
 

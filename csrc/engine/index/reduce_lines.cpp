@@ -97,21 +97,8 @@ void run(ReducePlan& plan) {
   arguments.row = static_cast<uint32_t>(row);
   arguments.chunk = static_cast<uint32_t>(chunk);
 
-  const c10::ScalarType compute = compute_dtype(problem.dtype);
-  const Define defines[] = {{"NIDX", problem.indices},
-                            {"INDEX", tag(problem.index_dtype)},
-                            {"WRAP", job.indexing.wrap},
-                            {"E", storage_tag(problem.dtype)},
-                            {"C", tag(compute)},
-                            {"REDUCE", name_of(job.reduction)},
-                            {"FILL", job.value != nullptr},
-                            {"DENSE_INDEX", dense},
-                            {"PARTS", parts > 1},
-                            {"NEED_FLOAT8", 1},
-                            {"E4M3_ABOVE", e4m3_above()}};
-  const size_t of_float8 = c10::isFloat8Type(problem.dtype) ? 0 : 2;
-  Kernel& kernel = (along.steps ? steps_family : columns_family)
-                       .get(plan.device(), {defines, std::size(defines) - of_float8});
+  Kernel& kernel = reduce_kernel(plan, along.steps ? steps_family : columns_family,
+                                 {{"DENSE_INDEX", dense}, {"PARTS", parts > 1}});
   enqueue_reduce(plan, kernel, problem, arguments, 1);
 }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
+#include <span>
 #include <string>
 
 #include "engine/device_table.h"
@@ -74,6 +76,8 @@ class Plan {
   /// Runs `launch` for each phase.
   template <class Launch>
   void in_phases(const Launch& launch);
+  /// The family's kernel of a phase, with up to three parameters of its own.
+  Kernel& kernel(const KernelFamily& family, Phase phase, std::initializer_list<Define> own) const;
   void enqueue(Kernel& kernel, const NDRange& range);
 
   const Op& op_;
@@ -143,6 +147,20 @@ void Plan::allocate_partials() {
   arguments_.partial_start[1] = values;
 }
 
+Kernel& Plan::kernel(const KernelFamily& family, Phase phase,
+                     std::initializer_list<Define> own) const {
+  std::array<Define, 11> defines{{{"STATE", static_cast<int>(op_.state)},
+                                  {"OP", op_.functor},
+                                  {"IN", tag(in_)},
+                                  {"OUT", tag(out_)},
+                                  {"C", tag(load_)},
+                                  {"ACC", tag(acc_)},
+                                  {"PAIRS", pairs_},
+                                  {"PHASE", static_cast<int>(phase)}}};
+  const auto end = std::copy(own.begin(), own.end(), defines.begin() + 8);
+  return family.get(device_, std::span<const Define>(defines.begin(), end));
+}
+
 void Plan::enqueue(Kernel& kernel, const NDRange& range) {
   launch(kernel, queue_,
          range.of_work(static_cast<int64_t>(2 * arguments_.lines * arguments_.length)),
@@ -184,18 +202,9 @@ void Plan::run_rows(size_t group) {
   const size_t groups = size_t{ceil_div(arguments_.lines, per_item)} * arguments_.splits;
   const size_t local = group > 1 ? group : cpu ? 1 : group_of_rows(device_);
   in_phases([&](Phase phase) {
-    Kernel& kernel = rows_family.get(device_, {{"STATE", static_cast<int>(op_.state)},
-                                               {"OP", op_.functor},
-                                               {"IN", tag(in_)},
-                                               {"OUT", tag(out_)},
-                                               {"C", tag(load_)},
-                                               {"ACC", tag(acc_)},
-                                               {"PAIRS", pairs_},
-                                               {"PHASE", static_cast<int>(phase)},
-                                               {"GROUP", group},
-                                               {"ITEMS", items},
-                                               {"CONTIGUOUS", contiguous_}});
-    enqueue(kernel, NDRange::linear(groups * group, local));
+    Kernel& chosen = kernel(rows_family, phase,
+                            {{"GROUP", group}, {"ITEMS", items}, {"CONTIGUOUS", contiguous_}});
+    enqueue(chosen, NDRange::linear(groups * group, local));
   });
 }
 
@@ -211,17 +220,9 @@ void Plan::run_columns() {
   choose_chunks(blocks, busy_items(device_), 1, device_row(device_).scan.column_elements / width,
                 kMaxColumnSplits);
   in_phases([&](Phase phase) {
-    Kernel& kernel = columns_family.get(device_, {{"STATE", static_cast<int>(op_.state)},
-                                                  {"OP", op_.functor},
-                                                  {"IN", tag(in_)},
-                                                  {"OUT", tag(out_)},
-                                                  {"C", tag(load_)},
-                                                  {"ACC", tag(acc_)},
-                                                  {"PAIRS", pairs_},
-                                                  {"PHASE", static_cast<int>(phase)},
-                                                  {"WIDTH", width}});
-    enqueue(kernel, NDRange::linear(static_cast<size_t>(blocks) * arguments_.splits,
-                                    cpu ? 1 : group_of_rows(device_)));
+    enqueue(kernel(columns_family, phase, {{"WIDTH", width}}),
+            NDRange::linear(static_cast<size_t>(blocks) * arguments_.splits,
+                            cpu ? 1 : group_of_rows(device_)));
   });
 }
 

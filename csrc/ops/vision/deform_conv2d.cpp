@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <array>
 
 #include "engine/device_table.h"
 #include "engine/dtype.h"
@@ -34,10 +35,12 @@ const KernelFamily planes_family{"vision/deform_conv.cl", "deform_planes"};
 /// Bytes of the columns: as many images at a time as they are enough for.
 constexpr int64_t kColumnBytes = int64_t{256} << 20;
 
+using Pair = std::array<int64_t, 2>;
+
 /// A convolution of checked and contiguous tensors.
 struct Problem {
   at::Tensor input, weight, offset, mask, bias;
-  int64_t stride[2], pad[2], dilation[2];
+  Pair stride, pad, dilation;
   int64_t groups, offset_groups;
   bool use_mask;
 
@@ -63,7 +66,7 @@ void check(const Problem& p) {
     TORCH_CHECK(each->device() == p.input.device(), "deform_conv2d: tensors are on ",
                 p.input.device(), " and ", each->device());
   }
-  const auto both = [](const int64_t (&sizes)[2], int64_t least) {
+  const auto both = [](const Pair& sizes, int64_t least) {
     return sizes[0] >= least && sizes[1] >= least;
   };
   TORCH_CHECK(p.kernel(0) > 0 && p.kernel(1) > 0, "weight_h: ", p.kernel(0),
@@ -97,6 +100,24 @@ void check(const Problem& p) {
   TORCH_CHECK_NOT_IMPLEMENTED(p.rows() * p.positions() < INT32_MAX && p.input.numel() < INT32_MAX &&
                                   p.offset.numel() < INT32_MAX,
                               "ocl: deform_conv2d of 2^31 elements or more");
+}
+
+Problem problem_of(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& offset,
+                   const at::Tensor& mask, const at::Tensor& bias, Pair stride, Pair pad,
+                   Pair dilation, int64_t groups, int64_t offset_groups, bool use_mask) {
+  Problem p{input.contiguous(),
+            weight.contiguous(),
+            offset.contiguous(),
+            mask.contiguous(),
+            bias,
+            stride,
+            pad,
+            dilation,
+            groups,
+            offset_groups,
+            use_mask};
+  check(p);
+  return p;
 }
 
 /// Some of the images.
@@ -219,18 +240,9 @@ at::Tensor deform_conv2d(const at::Tensor& input, const at::Tensor& weight,
                          int64_t dilation_h, int64_t dilation_w, int64_t groups,
                          int64_t offset_groups, bool use_mask) {
   const DeviceGuard guard(input.device());
-  const Problem p{input.contiguous(),
-                  weight.contiguous(),
-                  offset.contiguous(),
-                  mask.contiguous(),
-                  bias,
-                  {stride_h, stride_w},
-                  {pad_h, pad_w},
-                  {dilation_h, dilation_w},
-                  groups,
-                  offset_groups,
-                  use_mask};
-  check(p);
+  const Problem p =
+      problem_of(input, weight, offset, mask, bias, {stride_h, stride_w}, {pad_h, pad_w},
+                 {dilation_h, dilation_w}, groups, offset_groups, use_mask);
   const int64_t channels = weight.size(0);
   TORCH_CHECK(bias.numel() == channels, "deform_conv2d: bias has ", bias.numel(),
               " elements, expected ", channels);
@@ -252,18 +264,9 @@ Five deform_conv2d_backward(const at::Tensor& grad, const at::Tensor& input,
                             int64_t dilation_w, int64_t groups, int64_t offset_groups,
                             bool use_mask) {
   const DeviceGuard guard(input.device());
-  const Problem p{input.contiguous(),
-                  weight.contiguous(),
-                  offset.contiguous(),
-                  mask.contiguous(),
-                  bias,
-                  {stride_h, stride_w},
-                  {pad_h, pad_w},
-                  {dilation_h, dilation_w},
-                  groups,
-                  offset_groups,
-                  use_mask};
-  check(p);
+  const Problem p =
+      problem_of(input, weight, offset, mask, bias, {stride_h, stride_w}, {pad_h, pad_w},
+                 {dilation_h, dilation_w}, groups, offset_groups, use_mask);
   native::check_same_dtype(grad, p.dtype());
   const at::Tensor grad_out = grad.contiguous();
   const auto zeros = [](const at::Tensor& like) { return at::zeros(like.sizes(), like.options()); };
