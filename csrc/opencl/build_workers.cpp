@@ -30,7 +30,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What a worker says: that it can build, or how a build went.
+/// A worker says that it can build, or how a build went.
 struct Answer {
   enum Kind : uint64_t { ready = 1, built, failed } kind;
   uint64_t ns;
@@ -117,7 +117,7 @@ bool start(Worker& worker, int device) {
   posix_spawn_file_actions_adddup2(&actions, ends[1], 3);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  // What it would warn of, this process has said.
+  // This process has said what a worker would warn of.
   if (!verbose(Verbose::build)) {
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   }

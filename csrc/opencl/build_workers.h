@@ -67,8 +67,8 @@ class BuildWorkers {
   Impl* impl_;  // leaked, as its thread is
 };
 
-/// What a worker does: serves requests that arrive at a socket until it is closed or nothing came
-/// for a while.
+/// A worker does this: it serves requests that arrive at a socket until it is closed or nothing
+/// came for a while.
 void serve_build_requests(int socket, int device);
 
 }  // namespace ocl

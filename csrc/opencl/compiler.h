@@ -34,8 +34,8 @@ class Compiler {
   /// The device's options and those of one program, whose own -cl-std takes the other's place:
   /// drivers differ in which of two they take.
   std::string with_options(const std::string& extra) const;
-  /// What a binary depends on: device, driver, settings, and the three given. Keys of the disk
-  /// cache.
+  /// The key of the disk cache: a binary depends on the device, its driver and settings, and on the
+  /// three given.
   std::string key(const std::string& name, const std::string& all_options,
                   const Digest& source) const;
   /// Whether a key is of this device and driver.

@@ -68,7 +68,7 @@ class ProgramCache {
   /// As request, for source text that is not a file; contraction is as OpenCL C has it by default.
   Program& request_from_source(const std::string& name, const std::string& source,
                                const std::string& options);
-  /// Likewise, and nothing is begun: for who waits at once (torch.ocl.compile_kernel).
+  /// This begins nothing, and is for who waits at once (torch.ocl.compile_kernel).
   Program& of_text(const std::string& name, const std::string& source, const std::string& options);
   /// Called after a program's first launch, on `queue`: drivers with the quirk compiles_at_launch
   /// finish compiling only then, so the binary is stored now (and with that quirk the launch waited

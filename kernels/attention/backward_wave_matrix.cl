@@ -106,8 +106,8 @@ attention_query_gradient_wave_matrix(BACKWARD_ARGUMENTS MODIFICATION_PARAMETERS)
   local ushort key_tile[ELEMENTS(DEPTH)] __attribute__((aligned(16)));
   local ushort key_across[ELEMENTS_ACROSS(DEPTH)] __attribute__((aligned(16)));
   local ushort value_tile[ELEMENTS(COLUMNS)] __attribute__((aligned(16)));
-  // Of the own queries: logarithm, and product of grad and out. In registers, Intel's compiler for
-  // CPUs, which tests run this with, would mix up the work-items' values.
+  // These are of the own queries: the logarithm, and the product of grad and out. In registers,
+  // Intel's compiler for CPUs, which tests run this with, would mix up the work-items' values.
   local float2 states[BQ];
 #ifdef REGISTERS
   local uint registers[REGISTERS];

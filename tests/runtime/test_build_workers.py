@@ -39,7 +39,7 @@ BY_WORKERS = "print(torch.ocl.program_stats()['built_by_workers'])"
 
 
 def run(code, cache, workers=2, **environment):
-    """What a program prints that finds nothing in its cache."""
+    """Runs a program that finds nothing in its cache; returns the text it prints."""
     environment = {
         **os.environ,
         "TORCH_OCL_CACHE_DIR": str(cache),
