@@ -39,6 +39,8 @@ void DeferredCommands::set_origin(std::function<std::string()> function) {
   origin() = std::move(function);
 }
 
+bool DeferredCommands::enqueues() { return enqueuing != nullptr; }
+
 bool DeferredCommands::add(Command command) {
   if (enqueuing == this) return false;
   // Before the lock is taken, since it may take Python's.

@@ -55,6 +55,8 @@ class DeferredCommands {
   /// Waits for all programs and enqueues all. Failures go to Queue::fail().
   void settle();
 
+  /// Whether the calling thread enqueues what waited, on any queue.
+  static bool enqueues();
   /// Says which line of the user's program the calling thread is at; empty where that is unknown.
   static void set_origin(std::function<std::string()> origin);
 

@@ -219,7 +219,8 @@ cl_int enqueue_kernel(Queue& queue, cl_kernel kernel, const NDRange& range,
       queue.count();
     }
   }
-  if (code == CL_SUCCESS) queue.device().count_launches();
+  // What waited was counted when it was launched.
+  if (code == CL_SUCCESS && !DeferredCommands::enqueues()) queue.device().count_launches();
   return code;
 }
 
@@ -256,6 +257,7 @@ bool Kernel::defer(Queue& queue, const NDRange& range) {
   if (seen || !queue.may_defer()) {
     queue.settle();
   } else if (queue.defer({&program_, name_, file_, label_, range, arguments(), {}})) {
+    device_.count_launches();
     return true;
   }
   handle();

@@ -144,6 +144,13 @@ WAITS = {
             kept.append(torch.full((1000,), float(k), device="ocl"))
         assert all(one.cpu().eq(k).all() for k, one in enumerate(kept))
         """,
+    "counts": """
+        torch.ocl.reset_launch_count()
+        y = torch.special.ndtri(x * 0.5).asinh()
+        before = torch.ocl.launch_count()
+        torch.ocl.synchronize()
+        assert before == torch.ocl.launch_count() == 3
+        """,
     "refused": """
         import pytest
         for function in (torch.bitwise_and, torch.gcd):
