@@ -5,6 +5,7 @@
 // Requests come at descriptor 3, a socket. The process that asks ends it by closing the other end.
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -18,6 +19,9 @@
 
 int main(int count, char** arguments) {
   std::signal(SIGINT, SIG_IGN);  // Ctrl-C is meant for the process that asks
+  // Others would wait for the end of its sockets and locks.
+  const long most = sysconf(_SC_OPEN_MAX);
+  for (int other = 4; other < std::min(most, 65536L); ++other) close(other);
   std::vector<std::string> loaders, drivers;
   int i = 1;
   for (; i + 1 < count; i += 2) {

@@ -13,6 +13,8 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -36,25 +38,41 @@ struct Answer {
   uint64_t ns;
 };
 
-// A context takes some 300 MiB of a GPU's memory: workers get a tenth of it at most, or so.
-constexpr uint64_t kMemoryOfWorker = uint64_t{3} << 30;
+// A context takes some 300 MiB of a GPU's memory: workers get a tenth of it at most, or so. A
+// compiler takes up to 1 GiB of the host's.
+constexpr uint64_t kMemoryOfWorker = uint64_t{3} << 30, kHostMemoryOfWorker = uint64_t{1} << 30;
 constexpr int kMostWorkers = 32;
 // Until the first build and the first start have been timed. Drivers take 0.1 to 3 s for a program,
 // and 0.3 to 1 s for a context.
 constexpr double kBuildSeconds = 0.2, kStartSeconds = 0.5;
+// A build that takes longer, and twenty times the mean, hangs.
+constexpr double kLongestSeconds = 120;
+constexpr int kLookMilliseconds = 500;
 
 std::vector<std::string>& command() {
   static auto* words = new std::vector<std::string>;
   return *words;
 }
 
+/// The cores that this process may use, by its affinity and its control group's quota.
 int cores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return CPU_COUNT(&set);
+  int count = CPU_COUNT(&set);
+  long quota = 0, period = 0;
+  if (FILE* file = std::fopen("/sys/fs/cgroup/cpu.max", "re"); file != nullptr) {
+    if (std::fscanf(file, "%ld %ld", &quota, &period) == 2 && quota > 0 && period > 0) {
+      count = std::min(count, static_cast<int>((quota + period - 1) / period));
+    }
+    std::fclose(file);
+  }
+  return count;
 }
 
-/// This process builds, too, so one core is its own. Processes of a launcher share the cores.
+/// Processes of a launcher share cores and devices.
+int64_t processes() { return positive_number("LOCAL_WORLD_SIZE", 1); }
+
+/// This process builds, too, so one core is its own.
 int allowed_workers() {
   const char* chosen = std::getenv("TORCH_OCL_BUILD_WORKERS");
   if (chosen != nullptr && *chosen != '\0') {
@@ -63,14 +81,18 @@ int allowed_workers() {
     if (*end == '\0' && number >= 0) return static_cast<int>(std::min(number, long{kMostWorkers}));
     warn(std::string("TORCH_OCL_BUILD_WORKERS=") + chosen + ": a number of processes is expected");
   }
-  const int64_t beside = positive_number("LOCAL_WORLD_SIZE", 1);
-  return static_cast<int>(std::clamp<int64_t>(cores() / beside - 1, 0, kMostWorkers));
+  const auto pages = static_cast<uint64_t>(std::max(0L, sysconf(_SC_AVPHYS_PAGES)));
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto memory = static_cast<int64_t>(pages * page / kHostMemoryOfWorker);
+  const int64_t free = std::min<int64_t>(cores() / processes() - 1, memory / processes());
+  return static_cast<int>(std::clamp<int64_t>(free, 0, kMostWorkers));
 }
 
 int allowed_on(const Device& device) {
   static const int allowed = allowed_workers();
   if (device.properties().device_class == DeviceClass::cpu) return allowed;
-  const uint64_t contexts = device.properties().global_memory / kMemoryOfWorker;
+  const uint64_t contexts =
+      device.properties().global_memory / kMemoryOfWorker / static_cast<uint64_t>(processes());
   return static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(allowed), contexts));
 }
 
@@ -94,7 +116,8 @@ std::string take(std::string_view& message) {
 struct Worker {
   pid_t process = 0;
   int socket = -1;
-  Clock::time_point started;
+  int device = 0;
+  Clock::time_point started;  // the process, and then its job
   bool is_ready = false;
   std::shared_ptr<BuildJob> job;
   size_t sent = 0;  // bytes of the job's message
@@ -109,9 +132,13 @@ bool start(Worker& worker, int device) {
   arguments.push_back(nullptr);
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
+  // Not the standard ones, which may be closed, and not the one that the worker finds it at.
+  for (int& end : ends) {
+    const int other = fcntl(end, F_DUPFD_CLOEXEC, 4);
+    close(end);
+    end = other;
+  }
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  // dup2 of a descriptor to itself would leave its FD_CLOEXEC.
-  if (ends[1] == 3) fcntl(3, F_SETFD, 0);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], 3);
@@ -125,26 +152,20 @@ bool start(Worker& worker, int device) {
       posix_spawn(&worker.process, arguments[0], &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
-  if (failed != 0) {
-    close(ends[0]);
+  if (failed != 0 || ends[0] < 0) {
+    if (ends[0] >= 0) close(ends[0]);
     return false;
   }
   worker.socket = ends[0];
+  worker.device = device;
   worker.started = Clock::now();
   return true;
-}
-
-void stop(Worker& worker) {
-  close(worker.socket);
-  // A worker that is in the midst of a build reads the end of its socket after that.
-  while (waitpid(worker.process, nullptr, 0) < 0 && errno == EINTR) {
-  }
 }
 
 }  // namespace
 
 BuildJob::BuildJob(const BuildRequest& request, Done done, std::function<void()> here)
-    : done_(std::move(done)), here_(std::move(here)) {
+    : done_(std::move(done)), here_(std::move(here)), device_(static_cast<int>(request.device)) {
   std::string body;
   append(body, std::to_string(request.device));
   for (const auto* part : {&request.key, &request.name, &request.options, &request.text}) {
@@ -157,6 +178,7 @@ struct BuildWorkers::Impl {
   mutable std::mutex mutex;  // of what follows
   std::deque<std::shared_ptr<BuildJob>> queue;
   std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<pid_t> leaving;   // processes whose sockets are closed
   int allowed = 0, device = 0;  // of the job that was added last
   uint64_t outstanding = 0;
   double start_seconds = kStartSeconds;
@@ -169,20 +191,27 @@ struct BuildWorkers::Impl {
   void start_some();
   void hand_out();
   void send(Worker& worker);
-  bool receive(Worker& worker, std::vector<std::pair<std::shared_ptr<BuildJob>, Answer>>& over);
+  using Answers = std::vector<std::pair<std::shared_ptr<BuildJob>, Answer>>;
+  bool receive(Worker& worker, Answers& over);
+  void lose(Worker& worker, Answers& over);
+  double mean_seconds() const;
+  bool is_gone(const Worker& worker) const;
   [[noreturn]] void serve();
 };
+
+double BuildWorkers::Impl::mean_seconds() const {
+  const ProgramStats& stats = program_stats();
+  const auto built = static_cast<double>(stats.built.load());
+  return built < 1 ? kBuildSeconds : static_cast<double>(stats.build_ns.load()) * 1e-9 / built;
+}
 
 /// Whether what waits takes the processes that build longer than a further one takes to start.
 bool BuildWorkers::Impl::gains_by_another() const {
   const auto starting = std::ranges::count_if(workers, [](const auto& w) { return !w->is_ready; });
   const auto waiting = static_cast<double>(std::ssize(queue) - starting);
-  const ProgramStats& stats = program_stats();
-  const auto built = static_cast<double>(stats.built.load());
-  const double mean =
-      built < 1 ? kBuildSeconds : static_cast<double>(stats.build_ns.load()) * 1e-9 / built;
   const auto builders = static_cast<double>(workers.size() + 1);
-  return !failed && std::ssize(workers) < allowed && waiting * mean > start_seconds * builders;
+  return !failed && std::ssize(workers) < allowed &&
+         waiting * mean_seconds() > start_seconds * builders;
 }
 
 void BuildWorkers::Impl::start_some() {
@@ -198,11 +227,14 @@ void BuildWorkers::Impl::start_some() {
 
 void BuildWorkers::Impl::hand_out() {
   for (const auto& worker : workers) {
-    if (queue.empty()) return;
     if (!worker->is_ready || worker->job != nullptr) continue;
-    worker->job = std::move(queue.front());
-    queue.pop_front();
+    const auto next = std::ranges::find_if(
+        queue, [&](const auto& job) { return job->device_ == worker->device; });
+    if (next == queue.end()) continue;
+    worker->job = std::move(*next);
+    queue.erase(next);
     worker->job->taken_ = true;
+    worker->started = Clock::now();
     worker->sent = 0;
     send(*worker);
   }
@@ -220,21 +252,14 @@ void BuildWorkers::Impl::send(Worker& worker) {
 }
 
 /// False if the worker is gone.
-bool BuildWorkers::Impl::receive(Worker& worker,
-                                 std::vector<std::pair<std::shared_ptr<BuildJob>, Answer>>& over) {
+bool BuildWorkers::Impl::receive(Worker& worker, Answers& over) {
   Answer answer{};
   ssize_t size = 0;
   do {
     size = recv(worker.socket, &answer, sizeof answer, 0);
   } while (size < 0 && errno == EINTR);
   if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
-  // Answers are so short that they come whole.
-  if (size != sizeof answer) {
-    if (!worker.is_ready) failed = true;  // a driver that refuses a second process
-    if (worker.job != nullptr) over.emplace_back(std::move(worker.job), Answer{Answer::failed, 0});
-    stop(worker);
-    return false;
-  }
+  if (size != sizeof answer) return false;  // answers are so short that they come whole
   if (answer.kind == Answer::ready) {
     worker.is_ready = true;
     start_seconds = std::chrono::duration<double>(Clock::now() - worker.started).count();
@@ -242,6 +267,26 @@ bool BuildWorkers::Impl::receive(Worker& worker,
     over.emplace_back(std::move(worker.job), answer);
   }
   return true;
+}
+
+/// Whether the process has ended, though somebody else may hold its end of the socket, as a process
+/// that was forked meanwhile does; or hangs, and is ended.
+bool BuildWorkers::Impl::is_gone(const Worker& worker) const {
+  if (waitpid(worker.process, nullptr, WNOHANG) != 0) return true;
+  const double longest = std::max(kLongestSeconds, 20 * mean_seconds());
+  const bool works = worker.job != nullptr || !worker.is_ready;
+  if (!works || Clock::now() - worker.started < std::chrono::duration<double>(longest))
+    return false;
+  kill(worker.process, SIGKILL);
+  return true;
+}
+
+/// Gives its job back, which this process then builds.
+void BuildWorkers::Impl::lose(Worker& worker, Answers& over) {
+  if (!worker.is_ready) failed = true;  // a driver that refuses a second process
+  if (worker.job != nullptr) over.emplace_back(std::move(worker.job), Answer{Answer::failed, 0});
+  close(worker.socket);
+  leaving.push_back(worker.process);
 }
 
 void BuildWorkers::Impl::serve() {
@@ -253,25 +298,32 @@ void BuildWorkers::Impl::serve() {
       hand_out();
       for (const auto& worker : workers) {
         const bool sends = worker->job != nullptr && worker->sent < worker->job->message_.size();
-        watched.push_back(
-            {worker->socket, static_cast<int16_t>(sends ? POLLIN | POLLOUT : POLLIN), 0});
+        const auto events = static_cast<int16_t>(sends ? POLLIN | POLLOUT : POLLIN);
+        watched.push_back({worker->socket, events, 0});
       }
     }
-    if (poll(watched.data(), watched.size(), -1) < 0) continue;
+    const bool looks = watched.size() > 1 || !leaving.empty();
+    if (poll(watched.data(), watched.size(), looks ? kLookMilliseconds : -1) < 0) {
+      for (pollfd& one : watched) one.revents = 0;
+    }
     if ((watched[0].revents & POLLIN) != 0) {
       uint64_t count = 0;
       [[maybe_unused]] const ssize_t size = read(wake, &count, sizeof count);
     }
-    std::vector<std::pair<std::shared_ptr<BuildJob>, Answer>> over;
+    Answers over;
     {
       const std::lock_guard lock(mutex);
       for (size_t i = 1; i < watched.size(); ++i) {
         std::unique_ptr<Worker>& worker = workers[i - 1];
         if ((watched[i].revents & POLLOUT) != 0) send(*worker);
-        const bool speaks = (watched[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0;
-        if (speaks && !receive(*worker, over)) worker.reset();
+        const bool speaks = (watched[i].revents & ~POLLOUT) != 0;
+        if ((speaks && !receive(*worker, over)) || is_gone(*worker)) {
+          lose(*worker, over);
+          worker.reset();
+        }
       }
       std::erase(workers, nullptr);
+      std::erase_if(leaving, [](pid_t one) { return waitpid(one, nullptr, WNOHANG) != 0; });
       outstanding -= over.size();
       hand_out();
     }
@@ -283,7 +335,9 @@ void BuildWorkers::Impl::serve() {
 BuildWorkers::BuildWorkers() : impl_(new Impl) {
   impl_->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   // A driver may not be called any more while its library is torn down, which comes after this.
-  std::atexit([] { instance().impl_->of_callbacks.lock(); });
+  std::atexit([] {
+    if (!process_was_forked()) instance().impl_->of_callbacks.lock();
+  });
 }
 
 void BuildWorkers::configure(std::vector<std::string> words) { command() = std::move(words); }
@@ -303,9 +357,13 @@ void BuildWorkers::add(std::shared_ptr<BuildJob> job, const Device& device) {
   impl_->device = device.index();
   impl_->queue.push_back(std::move(job));
   ++impl_->outstanding;
-  if (!impl_->has_thread) {
-    impl_->has_thread = true;
-    std::thread([impl = impl_] { impl->serve(); }).detach();
+  if (!impl_->has_thread && !impl_->failed) {
+    try {
+      std::thread([impl = impl_] { impl->serve(); }).detach();
+      impl_->has_thread = true;
+    } catch (const std::exception&) {  // no more threads: who waits takes the job back
+      impl_->failed = true;
+    }
   }
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t size = write(impl_->wake, &one, sizeof one);
@@ -365,8 +423,10 @@ Answer answer_to(std::string_view message) {
     const Compiler compiler(device);
     if (!compiler.owns(key)) return {Answer::failed, 0};
     cl_program program = compiler.build(name, Source(take(message)), options);
-    DiskCache().store(key, compiler.binary_of(program));
+    static const DiskCache disk;
+    const bool stored = disk.store(key, compiler.binary_of(program));
     api().clReleaseProgram(program);
+    if (!stored) return {Answer::failed, 0};
   } catch (const std::exception&) {
     return {Answer::failed, 0};  // who asked for it builds again, and reports what is wrong
   }

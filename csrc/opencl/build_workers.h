@@ -38,6 +38,7 @@ class BuildJob {
   std::string message_;
   Done done_;
   std::function<void()> here_;
+  int device_;
   bool taken_ = false;  // by a worker
 };
 

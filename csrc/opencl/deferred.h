@@ -42,6 +42,20 @@ struct DeferredWrite {
   std::vector<char> bytes;
 };
 
+/// While one of these lives, launches of the calling thread wait for their programs: for callers
+/// that go another way where a program does not build, or keep results for later.
+class Undeferred {
+ public:
+  Undeferred() { ++depth; }
+  ~Undeferred() { --depth; }
+  Undeferred(const Undeferred&) = delete;
+  Undeferred& operator=(const Undeferred&) = delete;
+  static bool any() { return depth > 0; }
+
+ private:
+  static inline thread_local int depth = 0;
+};
+
 /// The list of one queue. Thread-safe.
 class DeferredCommands {
  public:

@@ -160,8 +160,8 @@ std::optional<std::string> DiskCache::load(const std::string& key) const {
   return std::string(*payload);
 }
 
-void DiskCache::store(const std::string& key, std::string_view payload) const {
-  if (!enabled()) return;
+bool DiskCache::store(const std::string& key, std::string_view payload) const {
+  if (!enabled()) return false;
   std::string content = key;
   content.append(payload);
   Header header{};
@@ -178,9 +178,10 @@ void DiskCache::store(const std::string& key, std::string_view payload) const {
                                                         : "the folder " + folder_.reason();
   if (!reason.empty()) {
     warn_once("the program cache in " + folder_.path() + " can't be written (" + reason + ")");
-    return;
+    return false;
   }
   limit_size(folder, sizeof header + content.size());
+  return true;
 }
 
 // Several processes may do this at a time: each removes what it finds oldest, and a file that is

@@ -34,9 +34,9 @@ class DiskCache {
   bool enabled() const { return !folder_.path().empty(); }
   /// The content that was stored under this key; nothing if there is no intact file for it.
   std::optional<std::string> load(const std::string& key) const;
-  /// Stores by atomic rename. The first failure of the process warns, once. The first call and then
-  /// one in a while look at the folder's size.
-  void store(const std::string& key, std::string_view payload) const;
+  /// Stores by atomic rename; false if that failed, of which the first time warns. The first call
+  /// and then one in a while look at the folder's size.
+  bool store(const std::string& key, std::string_view payload) const;
 
  private:
   void limit_size(int folder, uint64_t written) const;

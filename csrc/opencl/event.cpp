@@ -80,7 +80,8 @@ void Event::record(Queue& queue, bool timing) {
 }
 
 bool Event::try_record(Queue& queue) noexcept {
-  if (queue.capture() != nullptr) return false;
+  // Callers hold locks: they try again once the queue's commands have their programs.
+  if (queue.capture() != nullptr || queue.defers()) return false;
   const cl_event before = handle_;
   try {
     record(queue);

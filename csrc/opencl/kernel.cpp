@@ -42,11 +42,12 @@ Kernel::Kernel(Device& device, Program& program, std::string name, std::string f
       file_(std::move(file)),
       label_(label.empty() ? name_ : std::move(label)) {
   check_not_forked();
-  if (program.ready() != nullptr) make();
+  if (program.ready() != nullptr) make(/*arguments_are_set=*/false);
 }
 
-/// The driver's kernel, with the arguments that were set before.
-void Kernel::make() {
+/// The driver's kernel. Where its arguments are set, it gets them: they are a launch's. Otherwise
+/// those of earlier launches are forgotten, whose buffers may be gone.
+void Kernel::make(bool arguments_are_set) {
   cl_int code = CL_SUCCESS;
   cl_kernel made = api().clCreateKernel(program_.wait(), name_.c_str(), &code);
   if (code != CL_SUCCESS) throw Error("clCreateKernel", code, &device_, name_ + " of " + file_);
@@ -61,8 +62,10 @@ void Kernel::make() {
     local_memory_ = static_cast<size_t>(local);
   }
   handle_ = made;
-  // Buffers that it was given may be gone.
-  if (device_.addresses().epoch() != epoch_) forget_buffers();
+  if (!arguments_are_set) {
+    memos_ = {};
+    large_.clear();
+  }
   for (const KernelArgument& argument : arguments()) {
     const void* value = argument.bytes.empty() ? nullptr : argument.bytes.data();
     OCL_CALL(&device_, clSetKernelArg, made, argument.index, argument.size, value);
@@ -131,6 +134,7 @@ void Kernel::set_uncached_local(cl_uint index, size_t bytes) {
 void Kernel::set_sub_buffer(Queue& queue, cl_uint index, cl_mem mem) {
   queue.settle();
   handle();
+  large_forgotten_ |= uint64_t{1} << (index & 63);
   set_uncached(index, sizeof mem, &mem);
   if (Graph* graph = queue.capture()) {
     if (mem != nullptr) graph->keep(mem);
@@ -139,6 +143,7 @@ void Kernel::set_sub_buffer(Queue& queue, cl_uint index, cl_mem mem) {
 }
 
 void Kernel::forget_buffers() {
+  if (handle_ == nullptr) return;  // no driver has them
   for (Memo& memo : memos_) {
     if ((memo.size & kBuffer) != 0 && (memo.size & kLocal) == 0) memo.size = kUnknown;
   }
@@ -219,7 +224,7 @@ cl_int enqueue_kernel(Queue& queue, cl_kernel kernel, const NDRange& range,
       queue.count();
     }
   }
-  // What waited was counted when it was launched.
+  // A launch that waited was counted then.
   if (code == CL_SUCCESS && !DeferredCommands::enqueues()) queue.device().count_launches();
   return code;
 }
@@ -253,15 +258,25 @@ void Kernel::enqueue(Queue& queue, const NDRange& range) {
 /// True if the launch waits in the queue, for its program or for what waits there. False where it
 /// can be enqueued now, or where somebody wants to see it enqueued.
 bool Kernel::defer(Queue& queue, const NDRange& range) {
-  const bool seen = profile::on() || verbose(Verbose::launch) || large_forgotten_ != 0;
-  if (seen || !queue.may_defer()) {
+  const bool seen = profile::on() || verbose(Verbose::launch) || Undeferred::any();
+  if (seen || !queue.may_defer() || !knows_all_arguments()) {
     queue.settle();
   } else if (queue.defer({&program_, name_, file_, label_, range, arguments(), {}})) {
     device_.count_launches();
     return true;
   }
-  handle();
+  if (handle_ == nullptr) make(/*arguments_are_set=*/true);
   return false;
+}
+
+/// Whether arguments() has all: another thread may have begun the queue's list, or released memory,
+/// after some were set.
+bool Kernel::knows_all_arguments() const {
+  if (handle_ == nullptr) return true;
+  if (large_forgotten_ != 0) return false;
+  cl_uint count = 0;
+  OCL_CALL(&device_, clGetKernelInfo, handle_, CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr);
+  return arguments().size() == count;
 }
 
 void Kernel::after_first_launch(Queue& queue) {

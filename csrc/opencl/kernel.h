@@ -36,7 +36,7 @@ class Kernel {
 
   /// Waits for the program. Throws Error if it does not build.
   cl_kernel handle() {
-    if (__builtin_expect(handle_ == nullptr, 0)) make();
+    if (__builtin_expect(handle_ == nullptr, 0)) make(/*arguments_are_set=*/false);
     return handle_;
   }
   /// Whether the driver has it: it was launched, or asked for something.
@@ -118,8 +118,9 @@ class Kernel {
   void set_uncached_local(cl_uint index, size_t bytes);
   void forget_buffers();
   void remember_large(cl_uint index, size_t size, const void* value);
-  void make();
+  void make(bool arguments_are_set);
   std::vector<struct KernelArgument> arguments() const;
+  bool knows_all_arguments() const;
   void record(class Graph& graph, const struct NDRange& range);
   bool defer(Queue& queue, const struct NDRange& range);
   void after_first_launch(Queue& queue);

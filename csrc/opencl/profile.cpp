@@ -183,6 +183,10 @@ Session::~Session() {
 
 void Session::start() {
   Recorder& all = recorder();
+  {
+    const std::lock_guard lock(all.queues_mutex);
+    for (Queue* queue : all.queues) queue->settle();
+  }
   std::lock_guard lock(all.mutex);
   if (started_) return;
   started_ = true;

@@ -18,6 +18,8 @@
 namespace ocl {
 namespace {
 
+constexpr std::chrono::milliseconds kLook{200};
+
 /// Files of a folder may be edited while the process runs.
 bool sources_may_change() { return std::getenv("TORCH_OCL_KERNEL_DIR") != nullptr; }
 
@@ -101,6 +103,7 @@ bool ProgramCache::Impl::builds_elsewhere() const {
 
 /// Loads a program, or has a worker build it, or builds it where that can't be.
 void ProgramCache::Impl::begin(Program& program) {
+  check_not_forked();
   if (program.ready() != nullptr) return;
   if (!builds_elsewhere()) {
     wait(program);
@@ -109,6 +112,7 @@ void ProgramCache::Impl::begin(Program& program) {
   const std::lock_guard<std::mutex> lock(program.mutex_);
   if (program.ready() != nullptr || program.job_ != nullptr) return;
   if (program.failure_) throw Error(*program.failure_);
+  if (program.was_sent_) return;  // no worker could build it: that is for who waits
   const std::shared_ptr<const Source> source = program.source_();
   const std::string options = compiler.with_options(program.options_);
   const std::string key = compiler.key(program.name_, options, source->hash);
@@ -116,6 +120,7 @@ void ProgramCache::Impl::begin(Program& program) {
     program.set(loaded);
   } else {
     program.job_ = send(program, *source, options, key);
+    program.was_sent_ = true;
   }
 }
 
@@ -150,17 +155,22 @@ void ProgramCache::Impl::receive(Program& program, const std::string& options,
 
 cl_program ProgramCache::Impl::wait(Program& program, bool takes_back) {
   check_not_forked();
+  BuildWorkers& workers = BuildWorkers::instance();
   std::unique_lock<std::mutex> lock(program.mutex_);
-  if (takes_back && program.job_ != nullptr &&
-      BuildWorkers::instance().take_back(program.job_.get())) {
-    program.job_ = nullptr;
-  }
   while (program.job_ != nullptr) {
+    takes_back = takes_back || !workers.any();
+    if (takes_back && workers.take_back(program.job_.get())) {
+      program.job_ = nullptr;
+      break;
+    }
     const Building building(device, true);
     lock.unlock();
-    const bool helped = takes_back && BuildWorkers::instance().help();
+    const bool helped = takes_back && workers.help();
     lock.lock();
-    if (!helped) program.job_over_.wait(lock, [&] { return program.job_ == nullptr; });
+    // Workers may be gone by then, before one of them began with it.
+    if (!helped) {
+      program.job_over_.wait_for(lock, kLook, [&] { return program.job_ == nullptr; });
+    }
   }
   return make_once(program);
 }
@@ -256,6 +266,8 @@ ProgramCache::~ProgramCache() {
 Program& ProgramCache::request(const std::string& path, const std::string& options) {
   Program& program = impl_->entry(path + "\n" + options, path, options,
                                   [impl = impl_.get(), path] { return impl->file_source(path); });
+  // The package's own files build, or else the driver is broken. Others' errors are raised at once.
+  if (embedded_kernel(path).empty()) program.wait();
   program.begin();
   return program;
 }
@@ -278,13 +290,6 @@ Program& ProgramCache::of_text(const std::string& name, const std::string& sourc
                                const std::string& options) {
   const auto text = numbered(name, source);
   return impl_->entry(key_of_text(name, *text, options), name, options, [text] { return text; });
-}
-
-Program& ProgramCache::request_from_source(const std::string& name, const std::string& source,
-                                           const std::string& options) {
-  Program& program = of_text(name, source, options);
-  program.begin();
-  return program;
 }
 
 void ProgramCache::store_after_first_launch(cl_program program, Queue& queue) {

@@ -42,7 +42,8 @@ class Program {
   // Held while the program is built: others wait for this program only.
   std::mutex mutex_;
   std::condition_variable job_over_;
-  std::shared_ptr<BuildJob> job_;   // guarded by the mutex, as is what follows
+  std::shared_ptr<BuildJob> job_;  // guarded by the mutex, as is what follows
+  bool was_sent_ = false;
   std::unique_ptr<Error> failure_;  // of the last build
 };
 
@@ -63,12 +64,11 @@ class ProgramCache {
   /// is written. -DOCL_PTX_TARGET=... has the driver's PTX retargeted (retarget.h);
   /// -DOCL_MAX_REGISTERS=... limits a work-item's registers where the compiler takes a limit (0:
   /// none). -DOCL_LARGE_REGISTERS=1 asks Intel's compiler for twice as many. What build workers can
-  /// build may come later: then this doesn't wait. Throws as Program::begin() does. Thread-safe.
+  /// build of the package's own files may come later: then this doesn't wait. Throws as
+  /// Program::begin() does. Thread-safe.
   Program& request(const std::string& path, const std::string& options);
-  /// As request, for source text that is not a file; contraction is as OpenCL C has it by default.
-  Program& request_from_source(const std::string& name, const std::string& source,
-                               const std::string& options);
-  /// This begins nothing, and is for who waits at once (torch.ocl.compile_kernel).
+  /// The program of source text that is not a file; contraction is as OpenCL C has it by default.
+  /// This begins nothing: callers wait for it.
   Program& of_text(const std::string& name, const std::string& source, const std::string& options);
   /// Called after a program's first launch, on `queue`: drivers with the quirk compiles_at_launch
   /// finish compiling only then, so the binary is stored now (and with that quirk the launch waited

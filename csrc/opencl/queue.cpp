@@ -315,6 +315,16 @@ void Queue::fail(std::exception_ptr error) {
   mark_checks();
 }
 
+void Queue::throw_failure() {
+  settle();
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock(asserts_mutex_);
+    std::swap(failure, failure_);
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
 /// A record that can't be read is kept for the next wait: a later op is not to be blamed for it.
 std::optional<DeviceAssertion> Queue::take_own_assertion() {
   std::exception_ptr failure;

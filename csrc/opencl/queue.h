@@ -96,7 +96,7 @@ class Queue {
   void flush();
   /// Waits for all work. Throws Error if the device failed.
   void finish();
-  /// True if all work enqueued so far is done; does not wait.
+  /// True if all work enqueued so far is done. It waits for programs, but not for the work.
   bool idle();
 
   /// Kernel::enqueue says that work was enqueued that may report to the device's AssertBuffer.
@@ -117,6 +117,9 @@ class Queue {
   /// Somebody who works for this queue failed: the next take_assertion() throws that. The first one
   /// counts.
   void fail(std::exception_ptr error);
+  /// Throws what fail() was given, once: for work on another device that needs this queue's
+  /// results.
+  void throw_failure();
   /// Waits for this queue, from now on, are for what `other` has enqueued, too.
   void watch(Queue& other);
 

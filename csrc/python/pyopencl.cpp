@@ -14,6 +14,7 @@
 #include "python/sub_buffer.h"
 #include "runtime/allocator.h"
 #include "runtime/stream.h"
+#include "runtime/stream_table.h"
 
 namespace py = pybind11;
 
@@ -112,9 +113,10 @@ class Import {
   ~Import() {
     if (process_was_forked() || is_exiting()) return;
     try {
-      // Kernels that were given the memory's address itself are not known to the driver.
-      if (device_.properties().has_system_svm) {
-        current_queue(static_cast<c10::DeviceIndex>(device_.index())).finish();
+      // Kernels that were given the memory's address itself are not known to the driver, nor are
+      // those that wait for their programs.
+      if (device_.properties().has_system_svm || Queue::records()) {
+        finish_device(static_cast<c10::DeviceIndex>(device_.index()));
       }
       device_.addresses().unmap(base_);
     } catch (const std::exception&) {  // a device that fails says so at the next call

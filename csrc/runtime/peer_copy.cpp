@@ -185,6 +185,7 @@ void peer_copy(Queue& to, void* destination, Queue& from, const void* source, si
   if (bytes == 0) return;
   check_not_captured(to, "a copy from another device");
   check_not_captured(from, "a copy to another device");
+  from.throw_failure();
   if (copied_at_once(to, destination, from, source, bytes)) return;
   const std::lock_guard lock(channels().mutex);
   Channel& way = channel(to.device(), from.device());

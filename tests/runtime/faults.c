@@ -53,6 +53,10 @@ static int strikes(const char* name) {
 
 WRAP(clFlush, (cl_command_queue q), q)
 WRAP(clFinish, (cl_command_queue q), q)
+WRAP(clBuildProgram,
+     (cl_program p, cl_uint n, const cl_device_id* d, const char* o,
+      void(CL_CALLBACK* f)(cl_program, void*), void* u),
+     p, n, d, o, f, u)
 WRAP(clEnqueueMarkerWithWaitList,
      (cl_command_queue q, cl_uint n, const cl_event* w, cl_event* e), q, n, w, e)
 WRAP(clGetEventInfo, (cl_event e, cl_event_info i, size_t n, void* v, size_t* r), e, i, n, v, r)

@@ -172,33 +172,6 @@ def test_waits_see_all_work(tmp_path, name):
     run(head + textwrap.dedent(WAITS[name]), tmp_path)
 
 
-BROKEN = """
-import torch
-from torch_ocl import _C
-text = '''kernel void broken(global float* x, ulong offset, constant ulong* n) { it is; }'''
-x = torch.ones(8, device="ocl")
-torch.ocl.synchronize()
-sizes = (False, 8), (False, 1), (False, 1)
-kernel = _C.generated_kernel(0, text, "broken", "f.cl", 1, "", [], "item_lanes", 1, 1, 1, sizes, 8)
-failures = []
-for _ in range(2):
-    try:
-        kernel(x)  # the line
-        launched = len(failures)
-        torch.ocl.synchronize()
-    except RuntimeError as error:
-        failures.append(str(error))
-print(failures)
-torch.ocl.synchronize()
-assert (x + 1).sum().item() == 16
-"""
-
-
-def test_a_program_that_does_not_build(tmp_path):
-    failures = eval(run(BROKEN, tmp_path).splitlines()[-1])
-    assert len(failures) == 2 and all("f.cl" in failure for failure in failures)
-
-
 def test_nothing_stays_behind(tmp_path):
     """A program that ends without a wait ends, and its workers end with it."""
     code = TRAINING.split("stats =")[0] + "print('ends')"

@@ -305,3 +305,28 @@ assert variable("OCL_ICD_VENDORS") == os.environ.get("OCL_ICD_VENDORS")
 """,
             **environment,
         )
+
+
+def test_a_program_that_does_not_build_is_named_at_the_next_wait(check, tmp_path):
+    """With the line that launched it, where the launch waited for its program."""
+    check(
+        """
+x = torch.ones(8, device="ocl")
+(x + 1).cpu()
+fault("clBuildProgram", code=-6)
+try:
+    y = torch.special.bessel_j1(x)
+    torch.ocl.synchronize()
+except RuntimeError as error:
+    assert "clBuildProgram failed: CL_OUT_OF_HOST_MEMORY" in str(error), error
+    assert 'PoCL' in str(error) or "<string>:" in str(error), error
+else:
+    raise SystemExit("nothing was raised")
+torch.ocl.synchronize()
+assert (x + 1).cpu().eq(2).all()
+assert torch.special.bessel_j1(x).cpu().sub(0.44005).abs().max() < 1e-4
+""",
+        TORCH_OCL_CACHE_DIR=str(tmp_path),
+        TORCH_OCL_CACHE="1",
+        TORCH_OCL_BUILD_WORKERS="1",
+    )

@@ -13,6 +13,7 @@
 #include "engine/fft/launcher.h"
 #include "engine/fft/plan.h"
 #include "opencl/ceil_div.h"
+#include "opencl/deferred.h"
 #include "opencl/graph.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
@@ -246,6 +247,7 @@ at::Tensor table(Queue& queue, ScalarType precision, TableKind kind, uint32_t a,
     }
     return entry->tensor;
   }
+  const Undeferred here;  // a table that was not written must not be kept
   at::Tensor made = make(queue, precision, kind, a, b);
   queue.finish();  // for the streams that will find it
   Cache::instance().insert({key, made, &queue});

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/gemm/launch.h"
+#include "opencl/deferred.h"
 #include "opencl/kernel_family.h"
 #include "opencl/log.h"
 
@@ -115,6 +116,7 @@ Right check(Queue& queue, const WaveUnit& unit, const char* tag, int rows) {
 /// Whether the unit is there and right. Half's subnormal numbers count where its instructions take
 /// them for 0 (gfx90a's do): then its products are those of float.
 State checked(Queue& queue, WaveUnit& unit, const char* tag, Type type) {
+  const Undeferred here;
   const std::string name = queue.device().properties().name;
   const std::string products = name + ": products of " + tag + " without instructions of waves: ";
   try {

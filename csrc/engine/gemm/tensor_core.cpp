@@ -42,7 +42,8 @@ Candidates candidates_of(const Plan& plan) {
 /// Set where the driver turns out not to take programs assembled from PTX (see opencl/retarget.h):
 /// with more local memory than it compiles for, or at all.
 std::atomic<bool> large_tiles_failed{false}, warpgroups_failed{false};
-std::atomic<bool> large_tiles_work{false}, warpgroups_work{false};
+// By whether tiles are large and by Hopper's instructions.
+std::array<std::array<std::atomic<bool>, 2>, 2> first_works{};
 
 /// Whether Hopper's instructions take the operands as they lie.
 bool lies_for_warpgroups(const Plan& plan) {
@@ -230,7 +231,7 @@ void run(const Plan& source) {
     kernel = &kernel_of(plan, s);
     // Whether the driver takes the first of its kind decides on all: that one is waited for.
     const bool large = local_memory_of(plan, s) > plan.device.properties().local_memory;
-    std::atomic<bool>& works = large ? large_tiles_work : warpgroups_work;
+    std::atomic<bool>& works = first_works[large][s.warpgroup];
     if ((large || s.warpgroup) && !works.load(std::memory_order_relaxed)) {
       kernel->handle();
       works.store(true);

@@ -24,16 +24,12 @@ class ThreadKernels {
   }
   bool has(size_t id) const { return id < kernels_.size() && kernels_[id] != nullptr; }
   Kernel& get(size_t id, const Description& of) {
-    if (has(id)) {
-      Kernel& kernel = *kernels_[id];
-      if (__builtin_expect(!kernel.is_made(), 0)) kernel.program().begin();
-      return kernel;
-    }
+    if (has(id)) return *kernels_[id];
     if (id >= kernels_.size()) kernels_.resize(id + 16);
     Device& device = ocl::device(of.device);
-    kernels_[id] = std::make_unique<Kernel>(
-        device, device.programs().request_from_source(of.file, of.source, ""), of.name, of.file,
-        of.name);
+    Program& program = device.programs().of_text(of.file, of.source, "");
+    program.wait();
+    kernels_[id] = std::make_unique<Kernel>(device, program, of.name, of.file, of.name);
     return *kernels_[id];
   }
   void forget(size_t id) {

@@ -33,7 +33,7 @@ bool builds(Device& device, const Operands& operands, const Op& op, const char* 
   if (!copy && (op.flags & flag::special)) defines.add({"NEED_SPECIAL", 1});
   if (operands.complex && copy) defines.add({"NEED_COMPLEX", 1});
   try {
-    plain_family.get(device, defines.view());
+    plain_family.get(device, defines.view()).handle();
     return true;
   } catch (const Error&) {
     return false;

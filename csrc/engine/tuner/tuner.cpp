@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/device_table.h"
+#include "opencl/deferred.h"
 #include "opencl/disk_cache.h"
 #include "opencl/environment.h"
 #include "opencl/log.h"
@@ -119,6 +120,7 @@ class Search {
   bool usable(size_t index) {
     std::string reason = "its result differs from the default's";
     try {
+      const Undeferred here;
       if (candidates_.agrees(index)) return true;
     } catch (const std::exception& error) {
       reason = error.what();
