@@ -132,11 +132,13 @@ PLACES = {
     "torch_ocl/integrations/comfyui.py": (1, "what a program that says --cpu gets"),
     "torch_ocl/source_kernels/kernels.py": (1, "NumPy's numbers as a launch's sizes"),
     "torch_ocl/upstream/cross_entropy.py": (1, "a device in a question about dtypes"),
+    "torch_ocl/upstream/data_parallel.py": (1, "the place that comm.gather(-1) names"),
     "torch_ocl/upstream/distributed/process_groups.py": (1, "text"),
     "torch_ocl/upstream/distributed/rpc.py": (2, "messages between processes"),
     "torch_ocl/upstream/jagged_attention.py": (1, "the lengths of sequences"),
     "torch_ocl/upstream/lbfgs.py": (2, "the few numbers by which a line search goes on"),
     "torch_ocl/upstream/multiprocessing.py": (1, "text"),
+    "torch_ocl/utils/exercises.py": (2, "an exercise's result is compared with the CPU's"),
 }
 
 
