@@ -241,6 +241,29 @@ static ALWAYS_INLINE float2 state_of(global const char* lse, global const char* 
     if (OF_VALUES) KEEP_SUMS(value_sums, PIECES(COLUMNS)); \
   } while (0)
 
+// The weights and slopes of the work-item's scores, by the walked queries' states.
+#if MODIFIED
+#define WEIGH_SCORE(i, state) \
+  WEIGH_MODIFIED(weight[i], slope[i], QUERY_OF(i), KEY_OF(i), state.x, state.y, taken >> i & 1)
+#else
+#define WEIGH_SCORE(i, state) WEIGH(weight[i], slope[i], state.x, state.y, KEPT(i))
+#endif
+#define WEIGH_SCORES                        \
+  UNROLL_LANES                              \
+  for (uint i = 0; i < SCORES; i++) {       \
+    const float2 state = states[WALKED(i)]; \
+    WEIGH_SCORE(i, state);                  \
+  }
+
+// Rows of queries and their states on their way.
+#define FETCH_QUERIES(n, q)                                                           \
+  do {                                                                                \
+    const uint left_ = p.queries - (q);                                               \
+    fetch(held, ROWS_AT(query, p.query, n, q), p.query, left_, DEPTH, OF_KEYS, item); \
+    next_state = state_of(lse, delta, row0 + (ulong)(n) * p.queries + (q) + item,     \
+                          item < BK && item < left_);                                 \
+  } while (0)
+
 /// Global size: blocks of BQ keys * ITEMS, batch * heads of key.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) SUB_GROUP_SIZE void
 attention_key_gradient_wave_matrix(BACKWARD_ARGUMENTS MODIFICATION_PARAMETERS) {
@@ -284,13 +307,6 @@ attention_key_gradient_wave_matrix(BACKWARD_ARGUMENTS MODIFICATION_PARAMETERS) {
   uint head = begin < p.queries ? 0 : p.group, q0 = begin, next_head, next_q0;
   KINDS
   SKIP_QUERIES(head, q0, kind)
-#define FETCH_QUERIES(n, q)                                                           \
-  do {                                                                                \
-    const uint left_ = p.queries - (q);                                               \
-    fetch(held, ROWS_AT(query, p.query, n, q), p.query, left_, DEPTH, OF_KEYS, item); \
-    next_state = state_of(lse, delta, row0 + (ulong)(n) * p.queries + (q) + item,     \
-                          item < BK && item < left_);                                 \
-  } while (0)
   if (head < p.group) FETCH_QUERIES(head, q0);
   for (; head < p.group; head = next_head, q0 = next_q0 NEXT_KIND) {
     next_head = head;
@@ -330,15 +346,7 @@ attention_key_gradient_wave_matrix(BACKWARD_ARGUMENTS MODIFICATION_PARAMETERS) {
     KEPT_BITS
     if (OF_KEYS) multiply_rows(slopes, own_value, grad_tile, COLUMNS, lane REGISTERS_PASSED);
     KEEP_APART;  // else the states are on their way too early, and take registers
-    UNROLL_LANES
-    for (uint i = 0; i < SCORES; i++) {
-      const float2 state = states[WALKED(i)];
-#if MODIFIED
-      WEIGH_MODIFIED(weight[i], slope[i], QUERY_OF(i), KEY_OF(i), state.x, state.y, taken >> i & 1);
-#else
-      WEIGH(weight[i], slope[i], state.x, state.y, KEPT(i));
-#endif
-    }
+    WEIGH_SCORES
     if (OF_VALUES) add_rows(value_sums, s, grad_across, COLUMNS, lane REGISTERS_PASSED);
     if (OF_KEYS) add_rows(key_sums, slopes, query_across, DEPTH, lane REGISTERS_PASSED);
     KEEP_KEY_SUMS;

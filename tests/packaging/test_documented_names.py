@@ -62,6 +62,7 @@ def test_the_package_has_few_entries():
     built = {
         "_built_for.py",
         "device_count",
+        "build_worker",
         "include",
         "ops_manifest.json",
         "share",
