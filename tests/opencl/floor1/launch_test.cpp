@@ -99,14 +99,14 @@ void test_failures(Device& device) {
   REQUIRE_CONTAINS(launch_error, "empty of test/fill.cl, global size " + std::to_string(huge));
   REQUIRE_CONTAINS(message_of([&] { kernel.set_value(9, 1); }), "argument 9 (4 bytes) of empty");
   REQUIRE_CONTAINS(
-      message_of([&] { device.programs().get_from_source("mine", "kernel oops", ""); }), "mine");
+      message_of([&] { device.programs().of_text("mine", "kernel oops", "").wait(); }), "mine");
 }
 
 void test_from_source(Device& device) {
   const std::string text = "kernel void k(global int* p, ulong o) { p[o / 4] = VALUE; }";
-  cl_program program = device.programs().get_from_source("mine", text, "-DVALUE=12");
-  REQUIRE(program == device.programs().get_from_source("mine", text, "-DVALUE=12"));
-  REQUIRE(program != device.programs().get_from_source("mine", text + "\n", "-DVALUE=12"));
+  Program& program = device.programs().of_text("mine", text, "-DVALUE=12");
+  REQUIRE(&program == &device.programs().of_text("mine", text, "-DVALUE=12"));
+  REQUIRE(&program != &device.programs().of_text("mine", text + "\n", "-DVALUE=12"));
   Kernel kernel(device, program, "k");
   Queue queue(device);
   Memory memory(device, 64);
