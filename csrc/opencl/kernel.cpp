@@ -68,7 +68,12 @@ void Kernel::make(bool arguments_are_set) {
   }
   for (const KernelArgument& argument : arguments()) {
     const void* value = argument.bytes.empty() ? nullptr : argument.bytes.data();
-    OCL_CALL(&device_, clSetKernelArg, made, argument.index, argument.size, value);
+    const cl_int failed = api().clSetKernelArg(made, argument.index, argument.size, value);
+    if (failed == CL_SUCCESS) continue;
+    // What the driver has is unknown now.
+    memos_ = {};
+    large_.clear();
+    check(failed, "clSetKernelArg", &device_);
   }
 }
 

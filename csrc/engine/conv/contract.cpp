@@ -69,6 +69,17 @@ bool is_depthwise(const Operand& tensor, const Operand& weight, int64_t groups) 
   return groups > 1 && weight.size[0] == groups && weight.size[1] == 1 && tensor.stride[1] == 1;
 }
 
+/// The weight, which a depthwise convolution of `image` reads channels last on CPUs: of a copy
+/// then.
+Operand weight_of(Contraction& c, const Description& description, const Operand& image,
+                  c10::DataPtr& copy) {
+  const Operand& weight = description.weight;
+  const bool copies = c.device.is_cpu() && is_depthwise(image, weight, description.window.groups);
+  const Operand read = copies ? weight_channels_last(weight, copy) : weight;
+  c.b_dtype = read.dtype;
+  return read;
+}
+
 void contract_forward(Description& description) {
   const Operand &in = description.in, &out = description.out;
   const Window& w = description.window;
@@ -80,10 +91,7 @@ void contract_forward(Description& description) {
   const Reach reach = reach_of_windows(out, w);
   Contraction c = make_contraction(description);
   c10::DataPtr weight_copy;
-  const Operand weight = c.device.is_cpu() && is_depthwise(in, description.weight, w.groups)
-                             ? weight_channels_last(description.weight, weight_copy)
-                             : description.weight;
-  c.b_dtype = weight.dtype;
+  const Operand weight = weight_of(c, description, in, weight_copy);
   const bool planes =
       takes_planes(c, weight.size[0] / w.groups, out.size[2 + kAxes - 1], w.stride[kAxes - 1]);
   const int64_t step = images_at_a_time(c.device, in.size[0], copy_bytes(in, reach));
@@ -141,10 +149,7 @@ void contract_input_gradient(const Description& description) {
   const Reach reach = reach_of_phases(in, w);
   Contraction c = make_contraction(description);
   c10::DataPtr weight_copy;
-  const Operand weight = c.device.is_cpu() && is_depthwise(out, description.weight, w.groups)
-                             ? weight_channels_last(description.weight, weight_copy)
-                             : description.weight;
-  c.b_dtype = weight.dtype;
+  const Operand weight = weight_of(c, description, out, weight_copy);
   const bool planes = takes_planes(c, weight.size[1], in.size[2 + kAxes - 1], 1);
   const int64_t step = images_at_a_time(c.device, in.size[0], copy_bytes(out, reach));
   for (int64_t image = 0; image < in.size[0]; image += step) {
