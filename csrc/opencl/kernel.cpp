@@ -70,7 +70,7 @@ void Kernel::make(bool arguments_are_set) {
     const void* value = argument.bytes.empty() ? nullptr : argument.bytes.data();
     const cl_int failed = api().clSetKernelArg(made, argument.index, argument.size, value);
     if (failed == CL_SUCCESS) continue;
-    // What the driver has is unknown now.
+    // Nobody knows now what the driver has.
     memos_ = {};
     large_.clear();
     check(failed, "clSetKernelArg", &device_);
