@@ -48,6 +48,7 @@ constexpr double kBuildSeconds = 0.2, kStartSeconds = 0.5;
 // A build that takes longer, and twenty times the mean, hangs.
 constexpr double kLongestSeconds = 120;
 constexpr int kLookMilliseconds = 500;
+constexpr std::chrono::seconds kPatienceWithStart{5};
 
 std::vector<std::string>& command() {
   static auto* words = new std::vector<std::string>;
@@ -393,7 +394,10 @@ bool BuildWorkers::help() {
 
 bool BuildWorkers::any() const {
   const std::lock_guard lock(impl_->mutex);
-  return !impl_->workers.empty();
+  const auto serves = [](const auto& worker) {
+    return worker->is_ready || Clock::now() - worker->started < kPatienceWithStart;
+  };
+  return std::ranges::any_of(impl_->workers, serves);
 }
 
 uint64_t BuildWorkers::outstanding() const {

@@ -57,7 +57,7 @@ class BuildWorkers {
   bool take_back(const BuildJob* job);
   /// The calling thread builds the job that workers would begin with last; false if all are begun.
   bool help();
-  /// Whether some run, or are about to.
+  /// Whether some are ready, or were started a moment ago.
   bool any() const;
   /// How many jobs have been added and are neither done nor taken back.
   uint64_t outstanding() const;

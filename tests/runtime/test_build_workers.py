@@ -66,7 +66,8 @@ def test_workers_build(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", [["/nonexistent/build_worker"], ["/bin/false"], ["/bin/cat"], ["/bin/true"]]
+    "command",
+    [["/nonexistent/build_worker"], ["/bin/false"], ["/bin/cat"], ["/bin/sleep", "60"]],
 )
 def test_workers_that_fail(tmp_path, command):
     """The process builds by itself."""
@@ -150,6 +151,19 @@ WAITS = {
         before = torch.ocl.launch_count()
         torch.ocl.synchronize()
         assert before == torch.ocl.launch_count() == 3
+        """,
+    "killed": """
+        import os, signal, time
+        y = x * 0
+        for name in ("erf", "erfc", "lgamma", "digamma", "sinc", "expm1", "log1p", "atan", "asinh"):
+            y = getattr(torch.special if hasattr(torch.special, name) else torch, name)(y) * 0 + 1
+        time.sleep(0.7)
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            workers = [int(one) for one in file.read().split()]
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
+        assert y.sum().item() == 1000
+        assert torch.special.entr(x * 0 + 1).sum().item() == 0
         """,
     "refused": """
         import pytest
