@@ -174,7 +174,11 @@ cl_program Compiler::build(const std::string& name, const Source& source,
   cl_program program = api().clCreateProgramWithSource(device_.context(), 1, &text, &size, &code);
   check(code, "clCreateProgramWithSource", &device_);
   const cl_device_id id = device_.id();
-  code = api().clBuildProgram(program, 1, &id, all_options.c_str(), nullptr, nullptr);
+  const auto attempt = [&] {
+    return api().clBuildProgram(program, 1, &id, all_options.c_str(), nullptr, nullptr);
+  };
+  code = attempt();
+  if (code != CL_SUCCESS && device_.quirks().fails_beside_others) code = attempt();
   const std::string log = build_log(program, device_);
   if (code != CL_SUCCESS) {
     api().clReleaseProgram(program);

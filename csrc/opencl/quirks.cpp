@@ -135,6 +135,10 @@ Quirks quirks_of(const DeviceProperties& p) {
     // launch in every process. Reproduction: without the flag, empty POCL_CACHE_DIR
     // between two processes and time the second one's first launch.
     quirks.compiles_at_launch = true;
+    // PoCL 3.1 rarely fails to build a program, without a word of the compiler, when another
+    // process builds the same one at that moment: they share folders of its cache. Reproduction:
+    // an empty POCL_CACHE_DIR, and eight processes that build 120 programs in step: one of 960.
+    quirks.fails_beside_others = true;
   }
   // Intel's CPU runtime 2026.2: a program built from source holds 2.2 MiB for as long as it lives,
   // one made from that program's binary 0.4 MiB, and making it takes 1-2 ms. Reproduction: the

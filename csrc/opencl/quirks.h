@@ -16,6 +16,7 @@ struct Quirks {
   bool builtin_prefetch = false;      // the compiler's __builtin_prefetch is an instruction
   bool build_option_std = true;       // -cl-std=CLx.y is understood
   bool explicit_vectors = true;       // explicit vector types beat the driver's own vectoriser
+  bool fails_beside_others = false;   // a build may fail while another process builds the same
   bool compiles_at_launch = false;    // a program's binary is complete only after its first launch
   bool keeps_compiler = false;        // a program built from source keeps the compiler's memory
   bool helps_in_event_waits = false;  // a thread that waits computes, but only in clWaitForEvents
