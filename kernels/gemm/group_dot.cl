@@ -9,24 +9,27 @@
 // Loads of a under way per work-item.
 #define IN_FLIGHT (NQ > 2 ? 2 : 4)
 
+/// Element kk of the row that begins there.
+#define A_IN(row_, kk) CONJUGATE(LOAD_AS(C, IN0, row_, (kk) * p.a.column), p.flags& kConjugateA)
 /// WIDTH elements from element kk of a row, or column, on.
 #if WIDTH > 1
-#define A_VECTOR(row_, kk) \
-  LOADV_AS(C, IN0, WIDTH, a + ((row_) * p.a.row + (kk)) * STORAGE_SIZE(IN0), 0)
+#define A_VECTOR(row_, kk) LOADV_AS(C, IN0, WIDTH, (row_) + (kk) * STORAGE_SIZE(IN0), 0)
 #define B_VECTOR(kk, column_) \
   LOADV_AS(C, IN1, WIDTH, b + ((column_) * p.b.column + (kk)) * STORAGE_SIZE(IN1), 0)
 #else
-#define A_VECTOR(row, kk) A_AT(row, kk)
+#define A_VECTOR(row, kk) A_IN(row, kk)
 #define B_VECTOR(kk, column) B_AT(kk, column)
 #endif
 
 /// Any strides but for WIDTH. Global size: LOCAL * m, splits, batch.
-kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void gemm_group_dot(OPERANDS) {
+kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void gemm_group_dot(
+    OPERANDS PIECE_PARAMETERS) {
   local T parts[LOCAL];
   const ulong row = get_group_id(0), split = get_global_id(1), z = get_global_id(2);
   const uint item = get_local_id(0);
   const ulong start = split * p.split_k, end = min(start + p.split_k, (ulong)p.k);
   ADVANCE_OPERANDS(z);
+  global const char* x = ROW_OF_A(row);
   V total[NQ];
 #pragma unroll
   for (uint q = 0; q < NQ; q++) total[q] = (V)(0);
@@ -35,7 +38,7 @@ kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void gemm_group_dot(OP
   for (; kk + (IN_FLIGHT - 1) * step + WIDTH <= end; kk += IN_FLIGHT * step) {
     V u[IN_FLIGHT];
 #pragma unroll
-    for (uint i = 0; i < IN_FLIGHT; i++) u[i] = A_VECTOR(row, kk + i * step);
+    for (uint i = 0; i < IN_FLIGHT; i++) u[i] = A_VECTOR(x, kk + i * step);
 #pragma unroll
     for (uint i = 0; i < IN_FLIGHT; i++) {
 #pragma unroll
@@ -46,7 +49,7 @@ kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void gemm_group_dot(OP
     }
   }
   for (; kk + WIDTH <= end; kk += step) {
-    const V u = A_VECTOR(row, kk);
+    const V u = A_VECTOR(x, kk);
 #pragma unroll
     for (uint q = 0; q < NQ; q++) {
       const V w = B_VECTOR(kk, (ulong)min(q, p.n - 1));
@@ -58,7 +61,7 @@ kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void gemm_group_dot(OP
   for (uint q = 0; q < NQ; q++) {
     T sum = HSUM(WIDTH, total[q]);
     for (ulong rest = kk; rest < min(kk + WIDTH, end); rest++) {
-      const T u = A_AT(row, rest), w = B_AT(rest, (ulong)min(q, p.n - 1));
+      const T u = A_IN(x, rest), w = B_AT(rest, (ulong)min(q, p.n - 1));
       sum = MAD(u, w, sum);
     }
     parts[item] = sum;

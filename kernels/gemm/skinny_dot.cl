@@ -6,7 +6,7 @@
 /// Needs a.column == 1 and b.row == 1 (gemm_copy_lines sees to that). A work-item's rows stay in
 /// the nearer caches while they meet NQ columns at a time. Global size: m / ROWS, splits, batch or
 /// more.
-kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS) {
+kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS PIECE_PARAMETERS) {
   const ulong row0 = get_global_id(0) * ROWS, split = get_global_id(1), z = get_global_id(2);
   if (row0 >= p.m) return;
   const ulong start = split * p.split_k, end = min(start + p.split_k, (ulong)p.k);
@@ -15,7 +15,7 @@ kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS) {
   global const char* x[ROWS];
 #pragma unroll
   for (uint i = 0; i < ROWS; i++) {
-    x[i] = a + min(row0 + i, (ulong)p.m - 1) * p.a.row * STORAGE_SIZE(IN0);
+    x[i] = ROW_OF_A(min(row0 + i, (ulong)p.m - 1));
   }
   const uint rows = min((ulong)ROWS, p.m - row0);
   for (uint column0 = 0; column0 < p.n; column0 += NQ) {
@@ -78,7 +78,8 @@ kernel ITEM_BY_ITEM void gemm_skinny_dot(OPERANDS) {
       for (uint q = 0; q < columns; q++) {
         T total = totals[i * NQ + q];
         for (ulong tail = kk; tail < end; tail++) {
-          const T u = A_AT(row0 + i, tail), w = B_AT(tail, (ulong)(column0 + q));
+          const T u = CONJUGATE(LOAD_AS(C, IN0, x[i], tail), p.flags & kConjugateA);
+          const T w = B_AT(tail, (ulong)(column0 + q));
           total = MAD(u, w, total);
         }
         EPILOGUE_OR_SPLIT(z, split, row0 + i, (ulong)(column0 + q), total);

@@ -122,6 +122,7 @@ Plan make_plan(const Description& d) {
   plan.rounded_terms = d.rounded_terms;
   plan.exact_terms = d.exact_terms;
   plan.windows = d.windows;
+  plan.pieces = d.pieces;
   plan.compute_tag = compute;
   plan.compute_size = compute_size_of(dtype);
   plan.a_tag = tag(d.a.dtype);
@@ -189,6 +190,12 @@ void pack(const Operand& b, int64_t k, int64_t n, void* panels) {
 bool takes_k_blocking(const Description& description) {
   const Plan plan = make_plan(description);
   return plan.device.is_cpu() && k_blocking.refuse(plan) == nullptr;
+}
+
+bool takes_pieces(const Description& d) {
+  if (d.m == 0 || d.n == 0 || d.batch != 1 || d.m >= d.n || d.b.row_stride != 1) return false;
+  const Plan plan = make_plan(d);
+  return taker_of_pieces(plan.device).refuse(plan) == nullptr;
 }
 
 bool wants_contiguous_k(const Description& description) {

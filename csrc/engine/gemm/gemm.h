@@ -17,6 +17,13 @@ namespace ocl::gemm {
 
 struct Windows;
 
+/// Further tensors with columns of b, with the strides of the first. `second` and `third` are the
+/// first columns there: n where there is none.
+struct PiecesOfB {
+  const void *second_data = nullptr, *third_data = nullptr;
+  int64_t second = 0, third = 0;
+};
+
 /// A batch of matrices in device memory. Strides are in elements and may be 0 (broadcast).
 struct Operand {
   const void* data = nullptr;
@@ -48,6 +55,8 @@ struct Description {
   uint64_t a_part = 0, b_part = 0;
   /// The operand that lies in the windows of a convolution (windows.h), if one does.
   const Windows* windows = nullptr;
+  /// The other tensors, where b's columns lie in several. Only where takes_pieces().
+  const PiecesOfB* pieces = nullptr;
   bool b_packed = false;  // b is what pack() made of it: b.data, and b.dtype as panels_for'
 };
 
@@ -65,6 +74,9 @@ void run(const Description& description, const Epilogue* epilogue = nullptr);
 /// Whether run() on a CPU reads the operands once and packs nothing large: few rows and columns
 /// over a long k (kernels/gemm/k_blocking.cl).
 bool takes_k_blocking(const Description& description);
+
+/// Whether a kernel takes b in pieces: few rows, and columns that are contiguous.
+bool takes_pieces(const Description& description);
 
 /// Whether run() is so much faster with a's rows and b's columns contiguous that it pays to
 /// copy them: Hopper's matrix instructions for 8-bit integers and TF32 read them only so.

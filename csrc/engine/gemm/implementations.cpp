@@ -48,7 +48,7 @@ std::string describe(const Plan& plan) {
   const Arguments& p = plan.problem;
   return "gemm " + std::to_string(p.batch) + "x" + std::to_string(p.m) + "x" + std::to_string(p.n) +
          "x" + std::to_string(p.k) + " " + plan.a_tag + "," + plan.b_tag + "->" + plan.out_tag +
-         (plan.windows != nullptr ? ", windows" : "") +
+         (plan.windows != nullptr ? ", windows" : "") + (plan.pieces != nullptr ? ", pieces" : "") +
          (plan.exact_terms > 1 ? ", bfloat16x3" : "");
 }
 
@@ -86,12 +86,22 @@ std::span<const Implementation* const> implementations_of_windows(const Device& 
 
 std::span<const Implementation* const> all_implementations_of_windows() { return kAllOfWindows; }
 
+const Implementation& taker_of_pieces(const Device& device) {
+  return device.is_cpu() ? skinny_dot : group_dot;
+}
+
 void run_plan(const Plan& plan) {
   const DispatchBlock block(engine);  // some choose again
   // A packed operand is for that kernel alone, small as the product may be.
   if (plan.b_packed) {
     if (dispatch_is_traced()) trace_dispatch(engine, describe(plan) + ": packed runs");
     packed.run(plan);
+    return;
+  }
+  if (plan.pieces != nullptr) {
+    const Implementation& one = taker_of_pieces(plan.device);
+    if (dispatch_is_traced()) trace_dispatch(engine, describe(plan) + ": " + one.name + " runs");
+    one.run(plan);
     return;
   }
   if (plan.windows != nullptr) return run_listed(plan);

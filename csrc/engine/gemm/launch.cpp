@@ -51,6 +51,15 @@ void launch_gemm(Kernel& kernel, const Plan& plan, const NDRange& range, const v
   kernel.set_bytes(index++, plan.alpha.bytes, plan.alpha.size);
   kernel.set_bytes(index++, plan.beta.bytes, plan.beta.size);
   set_epilogue(kernel, index, plan.epilogue);
+  if (const PiecesOfB* pieces = plan.pieces) {
+    const auto set = [&](const void* data) {
+      detail::set_argument(kernel, index, Pointer{data != nullptr ? data : plan.out});
+    };
+    set(pieces->second_data);
+    set(pieces->third_data);
+    kernel.set_value(index++, Pieces{static_cast<uint32_t>(pieces->second),
+                                     static_cast<uint32_t>(pieces->third)});
+  }
   if (!extra.empty()) kernel.set_bytes(index++, extra.data(), extra.size());
   const Arguments& p = plan.problem;
   const int64_t results = int64_t{p.m} * p.n;  // written even where there is nothing to sum

@@ -47,6 +47,7 @@ struct Plan {
   ScalarArgument alpha{}, beta{};
   Parameters parameters{};
   const Windows* windows = nullptr;
+  const PiecesOfB* pieces = nullptr;
   const Epilogue* epilogue = nullptr;
 
   /// This product transposed: out^T = b^T a^T.
@@ -96,6 +97,9 @@ std::span<const Implementation* const> implementations(const Device& device);
 /// Those that find an operand in windows: the device's, and all devices'.
 std::span<const Implementation* const> implementations_of_windows(const Device& device);
 std::span<const Implementation* const> all_implementations_of_windows();
+
+/// The one that takes b in pieces.
+const Implementation& taker_of_pieces(const Device& device);
 
 /// Runs the plan as the tuner found best for its class of shapes, looking for that at first. False
 /// if the tuner is off or prefers the order of implementations().

@@ -139,6 +139,16 @@ void run_dot(Plan& plan, std::span<const Define> defines) {
   finish_split(plan, workspace.data());
 }
 
+/// Whether the other pieces of the large matrix are aligned to vectors, as takes_vectors() asks.
+bool pieces_take_vectors(const Plan& plan, int width) {
+  if (plan.pieces == nullptr) return true;
+  const size_t bytes = static_cast<size_t>(width) * plan.a_size;
+  const auto aligned = [&](const void* data) {
+    return reinterpret_cast<uintptr_t>(data) % bytes == 0;
+  };
+  return aligned(plan.pieces->second_data) && aligned(plan.pieces->third_data);
+}
+
 void run_group_dot(Plan& plan, std::span<const Define> common) {
   static const KernelFamily family{"gemm/group_dot.cl", "gemm_group_dot"};
   Arguments& p = plan.problem;
@@ -148,8 +158,9 @@ void run_group_dot(Plan& plan, std::span<const Define> common) {
       most > 1 && p.a.column == 1 && p.b.row == 1 &&
       takes_vectors(plan.a, plan.a_size, most, p.m, p.a.row, p.k, 1, p.a.batch, false) &&
       takes_vectors(plan.b, plan.b_size, most, p.n, p.b.column, p.k, 1, p.b.batch, false);
-  const int width = vectors ? most : 1;
-  const std::array<Define, 4> defines{{{"WIDTH", width}, common[1], common[2], {"LOCAL", local}}};
+  const int width = vectors && pieces_take_vectors(plan, most) ? most : 1;
+  const std::array<Define, 5> defines{
+      {{"WIDTH", width}, common[1], common[2], {"LOCAL", local}, common[4]}};
   split_k(p, int64_t{p.m} * p.batch, groups_of_units(plan.device), 4096,
           local * static_cast<size_t>(width));
   const Workspace sums(split_bytes(plan));
@@ -183,8 +194,11 @@ void run(const Plan& source) {
   }
   plan.parameters.skinny.rows = rows;
   plan.parameters.skinny.width = width;
-  const std::array<Define, 4> defines{
-      {{"WIDTH", width}, {"NQ", columns}, {"ROWS", rows}, {"LOCAL", parameters.local}}};
+  const std::array<Define, 5> defines{{{"WIDTH", width},
+                                       {"NQ", columns},
+                                       {"ROWS", rows},
+                                       {"LOCAL", parameters.local},
+                                       {"PIECES", plan.pieces != nullptr ? 1 : 0}}};
   // The sums of these kernels are no vectors of columns. What finishes split ones takes vectors,
   // which pays for a launch of its own where there are many.
   constexpr uint64_t kFewResults = 2048;

@@ -1,0 +1,86 @@
+// Linear layers of one input, as one product: torch.compile asks for it (inductor/passes).
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "ops/linalg/LinearAlgebra.h"
+
+namespace ocl::native {
+namespace {
+
+using at::Tensor;
+
+constexpr size_t kMostPieces = 3;
+
+/// False where one launch does not do: too many pieces, or other strides.
+bool in_pieces(const Tensor& input, at::TensorList weights, const Tensor& out) {
+  const Tensor& first = weights.front();
+  const auto fits = [&](const Tensor& weight) {
+    return weight.strides() == first.strides() && !weight.is_neg() && weight.size(0) > 0;
+  };
+  if (weights.size() > kMostPieces || !std::ranges::all_of(weights, fits) || input.is_neg() ||
+      input.size(1) == 0) {
+    return false;
+  }
+  gemm::PiecesOfB pieces;
+  gemm::Description description;
+  description.m = out.size(0);
+  description.n = out.size(1);
+  description.k = input.size(1);
+  description.a = gemm_operand(input);
+  description.b = gemm_operand(first.t());
+  description.out = gemm_operand(out);
+  description.pieces = &pieces;
+  pieces.second = pieces.third = description.n;
+  if (weights.size() > 1) {
+    pieces.second = first.size(0);
+    pieces.second_data = weights[1].const_data_ptr();
+  }
+  if (weights.size() > 2) {
+    pieces.third = pieces.second + weights[1].size(0);
+    pieces.third_data = weights[2].const_data_ptr();
+  }
+  if (!gemm::takes_pieces(description)) return false;
+  gemm::run(description);
+  return true;
+}
+
+/// input @ weight^T for each weight, side by side: (rows, k) and (columns, k) each give (rows, all
+/// columns) of `dtype`, the input's unless it is given. Sums are those of torch.mm.
+Tensor linear_pieces(const Tensor& input, at::TensorList weights,
+                     std::optional<at::ScalarType> dtype) {
+  TORCH_CHECK(input.dim() == 2 && !weights.empty(),
+              "linear_pieces: expected a matrix and at least one weight");
+  int64_t columns = 0;
+  for (const Tensor& weight : weights) {
+    TORCH_CHECK(weight.dim() == 2 && weight.size(1) == input.size(1) &&
+                    weight.scalar_type() == input.scalar_type() &&
+                    weight.device() == input.device(),
+                "linear_pieces: expected weights of ", input.size(1), " columns of ",
+                input.scalar_type(), " on ", input.device());
+    columns += weight.size(0);
+  }
+  const c10::DeviceGuard guard(input.device());
+  const auto options = input.options().dtype(dtype.value_or(input.scalar_type()));
+  Tensor out = at::empty({input.size(0), columns}, options);
+  if (out.numel() == 0 || in_pieces(input, weights, out)) return out;
+  int64_t first = 0;
+  for (const Tensor& weight : weights) {
+    const Tensor part = out.narrow(1, first, weight.size(0));
+    run_gemm("linear_pieces", input, weight.t(), {}, part, 1, 0);
+    first += weight.size(0);
+  }
+  return out;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(ocl, m) {
+  m.def("linear_pieces(Tensor input, Tensor[] weights, *, ScalarType? dtype=None) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(ocl, PrivateUse1, m) { m.impl("linear_pieces", TORCH_FN(linear_pieces)); }
+
+}  // namespace ocl::native
