@@ -1,4 +1,4 @@
-"""Kernels side by side in one launch: torch._foreach_*, optimisers' steps, config.combo_kernels.
+"""Kernels side by side in one launch: torch._foreach_*, optimisers' steps, small kernels.
 
 The columns of all parts are one run of columns, in which each part starts at a multiple of the
 lanes. A work-item does what of its share falls into each part, so a launch is balanced whatever
@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
 import sympy
 import torch
 from torch._inductor.scheduler import BaseSchedulerNode
+from torch._inductor.virtualized import V
 
 from torch_ocl.inductor.call import launch
 from torch_ocl.inductor.forms.form import Layout
 from torch_ocl.inductor.kernel import OclKernel
+from torch_ocl.inductor.plan.sizes import SMALL_KERNEL
 from torch_ocl.inductor.text.code import Code
 from torch_ocl.inductor.text.program import (
     FUNCTION,
@@ -36,6 +39,20 @@ _MOST_BYTES = 960
 _MOST_NUMBERS = 60
 # Columns of one launch, in 32-bit indices with some room to step past the end.
 _MOST_COLUMNS = (1 << 31) - (1 << 20)
+
+
+def is_small(node: BaseSchedulerNode) -> bool:
+    """Whether a kernel takes less time than its launch, and can be a part."""
+    device = node.get_device()
+    if device is None or device.type != "ocl" or node.is_reduction():
+        return False
+    # A kernel of no known size has no place among the columns of others.
+    if not all(isinstance(size, sympy.Integer) for size in node.group[1]):
+        return False
+    hint = V.graph.sizevars.optimization_hint
+    deps = [*node.read_writes.reads, *node.read_writes.writes]
+    elements = sum(hint(dep.get_numel(), fallback=SMALL_KERNEL) for dep in deps)
+    return bool(elements <= SMALL_KERNEL)
 
 
 def are_apart(producer: BaseSchedulerNode, consumer: BaseSchedulerNode) -> bool:
@@ -89,8 +106,9 @@ def _fits(kernels: list[OclKernel]) -> bool:
     tensors = sum(len(parameters.tensors) for _, parameters in parts)
     numbers = sum(len(parameters.numbers) for _, parameters in parts)
     columns = sum(int(part.sizes[0]) for part, _ in parts)
+    sites = sum(len(kernel.sites) for kernel in kernels)
     return (
-        16 * tensors + 8 * numbers <= _MOST_BYTES
+        16 * tensors + 8 * (numbers + sites) <= _MOST_BYTES
         and numbers <= _MOST_NUMBERS
         and columns <= _MOST_COLUMNS
     )
@@ -109,13 +127,13 @@ class ComboKernel:
         kernels: Two or more of one device that have a part.
     """
 
-    sites = ()
-
     def __init__(self, kernels: list[OclKernel]) -> None:
         self.device, self.on_cpu = kernels[0].device, kernels[0].on_cpu
         self.parts = {part for kernel in kernels for part in kernel.parts}
         self._columns = [kernel.nest.lanes.tree.prefix + "numel" for kernel in kernels]
         self._functions = [_part(kernel) for kernel in kernels]
+        self._sites = [tuple(kernel.sites) for kernel in kernels]
+        self.sites = tuple(site for sites in self._sites for site in sites)
 
     @functools.cached_property
     def parameters(self) -> Parameters:
@@ -134,13 +152,17 @@ class ComboKernel:
         layouts = [layout for layout, _ in self._functions]
         names = {text: f"{KERNEL}_part{i}" for i, text in enumerate(dict.fromkeys(self._texts))}
         width, out, start = max(layout.width for layout in layouts), Code(), 0
+        site = itertools.count()
         each = "(int)a.columns_each" if self.on_cpu else str(width)
         out.writeline(f"const int first = (int)get_global_id(0) * {each};")
         out.writeline(f"const int end = first + {each};")
-        for i, ((layout, part), text) in enumerate(zip(self._functions, self._texts, strict=True)):
+        parts = zip(self._functions, self._texts, self._sites, strict=True)
+        for i, ((layout, part), text, sites) in enumerate(parts):
             numel = int(layout.sizes[0])
             arguments = [f"p{i}_{name}" for name, _ in part.tensors]
             arguments += [f"p{i}_{number.name}" for number in part.numbers]
+            if sites:
+                arguments += ["asserts", *(f"site{next(site)}" for _ in sites)]
             places = f"max(first - {start}, 0), min(end - {start}, {numel})"
             out.writeline(f"if (first < {start + numel} && end > {start})")
             with out.indent():
@@ -158,10 +180,10 @@ class ComboKernel:
     @functools.cached_property
     def _texts(self) -> list[str]:
         """The parts' functions."""
-        functions = zip(self._functions, self._columns, strict=True)
+        functions = zip(self._functions, self._columns, self._sites, strict=True)
         return [
-            function_text(parameters, columns, part.text, torch.int32)
-            for (part, parameters), columns in functions
+            function_text(parameters, columns, part.text, index=torch.int32, sites=len(sites))
+            for (part, parameters), columns, sites in functions
         ]
 
     def codegen_kernel(self) -> str:
@@ -169,8 +191,8 @@ class ComboKernel:
         out = Code()
         for i, text in enumerate(dict.fromkeys(self._texts)):
             out.splice(text.replace(FUNCTION, f"{KERNEL}_part{i}"))
-        flags: dict[str, Any] = {"index": torch.int32, "sites": 0, "on_cpu": self.on_cpu}
-        out.splice(kernel_text(self.parameters, self.layout.text, **flags))
+        flags: dict[str, Any] = {"sites": len(self.sites), "on_cpu": self.on_cpu}
+        out.splice(kernel_text(self.parameters, self.layout.text, index=torch.int32, **flags))
         return str(out.getvalue())
 
     def call_kernel(self, name: str) -> None:

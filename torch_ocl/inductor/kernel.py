@@ -225,9 +225,8 @@ class OclKernel(Collector, SIMDKernel):
     @functools.cached_property
     def part(self) -> Layout | None:
         """The text as a function of a combo kernel (combo.py), or None if it can't share a launch.
-        It can with columns alone, their number known, in 32-bit indices, and nothing that a check's
-        record is for."""
-        if self.features.is_reduction() or self.sites or self.index_torch_dtype != torch.int32:
+        It can with columns alone, their number known, in 32-bit indices."""
+        if self.features.is_reduction() or self.index_torch_dtype != torch.int32:
             return None
         with V.set_kernel_handler(self):
             nest = self.nest

@@ -30,6 +30,9 @@ LONGEST_LINE = 32
 # Accumulators of a reduction in turns, so that a sum needn't wait for the one before.
 TURNS = 4
 
+# Elements that a kernel reads and writes in less time than its launch takes.
+SMALL_KERNEL = 1 << 16
+
 # Rows up to this length stay in private arrays from pass to pass: the first cache holds them.
 LONGEST_PRIVATE_ROW = 8192
 # Registers of a GPU's work-item that a value of its row may take, and all that are kept.

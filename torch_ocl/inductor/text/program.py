@@ -102,16 +102,21 @@ def kernel_text(
     items = "ITEM_BY_ITEM " if on_cpu else ""
     with out.block(f"kernel {items}void {KERNEL}({buffers} const {KERNEL}_arguments a{checks})"):
         out.writelines(parameters.declarations(index))
+        out.writelines(f"const uint site{i} = (uint)a.site{i};" for i in range(sites))
         out.splice(body)
     return str(out.getvalue())
 
 
-def function_text(parameters: Parameters, columns: str, body: str, index: torch.dtype) -> str:
-    """A function FUNCTION of a kernel's parameters, of the first column, the end, and the number
-    of `columns`."""
+def function_text(
+    parameters: Parameters, columns: str, body: str, *, index: torch.dtype, sites: int
+) -> str:
+    """A function FUNCTION of a kernel's parameters, of the places that can report a failure and
+    their record, and of the first column, the end, and the number of `columns`."""
     t = c_type(index)
     words = [f"global char* {name}" for name, _ in parameters.tensors]
     words += [f"const {number.c_type(index)} {number.name}" for number in parameters.numbers]
+    if sites:
+        words += ["global int* asserts", *(f"const uint site{i}" for i in range(sites))]
     words += [f"const {t} {name}" for name in ("first", "end", columns)]
     out = Code()
     with out.block(f"static inline void {FUNCTION}({', '.join(words)})"):

@@ -153,10 +153,10 @@ class Renderer:
             allowed, name = "1", f"check_one_{long}"
             self.need(f"DEFINE_CHECK_ONE({long})")
         low, high = (1 if value.attrs[end] else 0 for end in ("lower", "upper"))
-        site = f"a.site{value.attrs['site']}"
+        site = f"site{value.attrs['site']}"
         checked = f"{self.operand(index, width)}, {self.operand(size, 1)}, {allowed}, {low}, {high}"
         t = c_type(value.dtype, width)
-        out.writeline(f"const {t} {value.name} = {name}({checked}, asserts, (uint){site});")
+        out.writeline(f"const {t} {value.name} = {name}({checked}, asserts, {site});")
 
     def _assert(self, item: Assert, out: Code) -> None:
         condition = item.condition
@@ -166,7 +166,7 @@ class Renderer:
             if mask is not None:
                 text = f"({text}) & {self.operand(mask, self.width)}"
             text = f"any({text})"
-        out.writeline(f"if ({text}) record_failure(0, 0, asserts, (uint)a.site{item.site});")
+        out.writeline(f"if ({text}) record_failure(0, 0, asserts, site{item.site});")
 
     # --- operands
     def varies(self, value: Value) -> bool:

@@ -16,9 +16,11 @@ from torch_ocl.upstream.compile import (
     device_types,
     float_guards,
     generated_cpp,
+    graph_passes,
     mutations,
     patterns,
     refused_kernels,
+    side_by_side,
     specialized_floats,
     templates,
     windows,
@@ -30,6 +32,7 @@ def install() -> None:
     """Applies all that concerns Inductor, once."""
     device_types.install()
     generated_cpp.install()
+    graph_passes.install()
     _no_atomic_sums()
     templates.install()
     _scores_of_templates()
@@ -41,6 +44,7 @@ def install() -> None:
     float_guards.install()
     mutations.install()
     patterns.install()
+    side_by_side.install()
     specialized_floats.install()
     windows.install()
     refused_kernels.install()

@@ -1,0 +1,14 @@
+"""Passes over a graph before it is lowered: what takes fewer launches, or less memory, on ocl."""
+
+from __future__ import annotations
+
+import torch
+
+from torch_ocl.inductor.passes import grouped_heads, shared_input
+
+
+def run(graph: torch.fx.Graph) -> None:
+    """Runs all of them on a functional graph of ATen's ops, in place."""
+    grouped_heads.run(graph)
+    shared_input.run(graph)
+    graph.lint()

@@ -1,0 +1,132 @@
+"""Linear layers of one input become one product: query, key and value of attention.
+
+With few rows a launch takes as long as reading a small weight, and a large device is not filled by
+one of them. The weights stay where they are: the kernel finds its row in one of three tensors
+(csrc/ops/linalg/LinearPieces.cpp). More rows go to other kernels, which gain nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+aten = torch.ops.aten
+_VIEWS = {
+    aten.view.default,
+    aten.reshape.default,
+    aten._unsafe_view.default,
+    aten.permute.default,
+    aten.transpose.int,
+    aten.unsqueeze.default,
+    aten.squeeze.dim,
+}
+_CAST = torch.ops.prims.convert_element_type.default
+_RESHAPES = {aten.view.default, aten.reshape.default, aten._unsafe_view.default}
+_DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
+# As in skinny.cpp and in LinearPieces.cpp.
+_MOST_ROWS, _MOST_PIECES = 8, 3
+
+
+def run(graph: torch.fx.Graph) -> None:
+    """Products of few rows that share their left operand become torch.ops.ocl.linear_pieces."""
+    found: dict[Any, list[torch.fx.Node]] = {}
+    order = {node: place for place, node in enumerate(graph.nodes)}
+    for node in graph.nodes:
+        if node.target not in (aten.mm.default, aten.addmm.default):
+            continue
+        *bias, left, right = node.args
+        if _is_linear(left, right) and _takes(node, bias) and not _has_an_epilogue(node):
+            key = (_source(left), *left.meta["val"].shape, len(bias))
+            found.setdefault(key, []).append(node)
+    for nodes in found.values():
+        for start in range(0, len(nodes), _MOST_PIECES):
+            group = nodes[start : start + _MOST_PIECES]
+            weights = [node.args[-1].args[0] for node in group]
+            operands = [*weights, *(x for node in group for x in node.args[:-2])]
+            if len(group) > 1 and max(order[x] for x in operands) < order[group[0]]:
+                _join(graph, group, weights)
+    graph.eliminate_dead_code()
+
+
+def _takes(node: torch.fx.Node, bias: list[Any]) -> bool:
+    """Whether it has no factors, and a bias at most. That is added to a row by what reads it. To
+    several it would be added by a kernel for each layer."""
+    one_row = node.meta["val"].shape[0] == 1
+    return not node.kwargs and all(x.meta["val"].dim() == 1 and one_row for x in bias)
+
+
+def _is_linear(left: Any, right: Any) -> bool:
+    """Whether it is a few rows times the transpose of a matrix of contiguous rows."""
+    if right.target is not aten.permute.default:
+        return False
+    x, weight = left.meta["val"], right.args[0].meta["val"]
+    rows = x.shape[0]
+    return (
+        x.device.type == "ocl"
+        and x.dtype in _DTYPES
+        and isinstance(rows, int)
+        and 0 < rows <= _MOST_ROWS
+        and weight.is_contiguous()
+        and statically_known_true(weight.shape[0] > rows)
+    )
+
+
+def _source(node: torch.fx.Node) -> torch.fx.Node:
+    """The tensor of which a node is a reshape."""
+    while node.target in _RESHAPES:
+        node = node.args[0]  # type: ignore[assignment]
+    return node
+
+
+def _has_an_epilogue(node: torch.fx.Node) -> bool:
+    """Whether nothing but elementwise ops follow, which join the kernel of a product alone."""
+    users = list(node.users)
+    while len(users) == 1 and users[0].target in _VIEWS:
+        users = list(users[0].users)
+    return bool(users) and all(_is_elementwise(user) for user in users)
+
+
+def _is_elementwise(node: torch.fx.Node) -> bool:
+    tags = getattr(node.target, "tags", ())
+    return torch.Tag.pointwise in tags or node.target is _CAST
+
+
+def _join(graph: torch.fx.Graph, group: list[torch.fx.Node], weights: list[torch.fx.Node]) -> None:
+    """The products as parts of one. Those with a bias are rounded after it, as they were."""
+    first = group[0]
+    *bias, left, _ = first.args
+    columns = [node.meta["val"].shape[1] for node in group]
+    dtype = first.meta["val"].dtype
+    wide = torch.promote_types(dtype, torch.float32) if bias else dtype
+
+    def call(op: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:
+        node = graph.call_function(op, args, kwargs)
+        fakes = torch.fx.node.map_arg((args, kwargs), lambda x: x.meta["val"])
+        node.meta = {**first.meta, "val": op(*fakes[0], **fakes[1])}
+        return node
+
+    parts = []
+    with graph.inserting_before(first):
+        joined = call(torch.ops.ocl.linear_pieces.default, left, weights, dtype=wide)
+        start = 0
+        for node, width in zip(group, columns, strict=True):
+            part = call(aten.slice.Tensor, joined, 1, start, start + width)
+            if bias:
+                part = call(
+                    _CAST, call(aten.add.Tensor, part, call(_CAST, node.args[0], wide)), dtype
+                )
+            parts.append(part)
+            start += width
+    for node, part in zip(group, parts, strict=True):
+        node.replace_all_uses_with(part)
+        graph.erase_node(node)
+
+
+@torch.library.register_fake("ocl::linear_pieces")
+def _fake(
+    input: torch.Tensor, weights: list[torch.Tensor], *, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    columns = sum(weight.shape[0] for weight in weights)
+    return input.new_empty((input.shape[0], columns), dtype=dtype)
