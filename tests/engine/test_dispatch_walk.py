@@ -61,7 +61,7 @@ WITHOUT_CHOICE = {
     "segment_reduce",
     "unpack_pivots",
 }
-SAMPLES = 2
+SAMPLES = 1
 
 
 def folders():

@@ -52,9 +52,14 @@ def run(code, cache, workers=2, **environment):
     return done.stdout
 
 
-def test_a_network_trains_as_without(tmp_path):
-    ours, *counts = run(TRAINING, tmp_path / "a").splitlines()
-    alone, *_ = run(TRAINING, tmp_path / "b", workers=0).splitlines()
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The losses without workers."""
+    return run(TRAINING, tmp_path_factory.mktemp("alone"), workers=0).splitlines()[0]
+
+
+def test_a_network_trains_as_without(tmp_path, alone):
+    ours, *counts = run(TRAINING, tmp_path).splitlines()
     assert ours == alone
     # The host was done before the programs were.
     assert counts == [f"True {WORKS}"]
@@ -69,11 +74,10 @@ def test_workers_build(tmp_path):
     "command",
     [["/nonexistent/build_worker"], ["/bin/false"], ["/bin/cat"], ["/bin/sleep", "60"]],
 )
-def test_workers_that_fail(tmp_path, command):
+def test_workers_that_fail(tmp_path, alone, command):
     """The process builds by itself."""
     configured = f"from torch_ocl import _C\n_C.configure_build_workers({command!r})\n"
-    ours, count = run(configured + TRAINING + BY_WORKERS, tmp_path / "a").splitlines()[::2]
-    alone, *_ = run(TRAINING, tmp_path / "b", workers=0).splitlines()
+    ours, count = run(configured + TRAINING + BY_WORKERS, tmp_path).splitlines()[::2]
     assert (ours, count) == (alone, "0")
 
 
