@@ -122,23 +122,38 @@ def test_nothing_is_forced_after_the_block():
     assert before == after != []
 
 
-@pytest.mark.parametrize("engine", testing.engines())
-def test_environment_variable(engine):
-    """It is read at the engine's first choice. A name that is none is said once."""
-    script = f"""
-import torch
+@pytest.fixture(scope="module")
+def told():
+    """What a process says whose variables name the last implementation of each engine, and one
+    whose variables name none. Attention is asked for a kernel only where it isn't composed of
+    others, the last of sdpa's."""
+    script = """
+from contextlib import nullcontext
+import torch_ocl.testing as testing
 from tests.engine.test_dispatch import CASES
-for call in CASES["{engine}"]:
-    call("ocl")
+for engine, calls in CASES.items():
+    with testing.force(sdpa="fused") if engine == "attention" else nullcontext():
+        for call in calls:
+            call("ocl")
 """
+    last = {f"TORCH_OCL_{name.upper()}": every[-1] for name, every in testing.engines().items()}
+    right = fresh.run_script(
+        script, environment={**os.environ, **last, "TORCH_OCL_VERBOSE": "dispatch"}
+    )
+    wrong = fresh.run_script(script, environment={**os.environ, **dict.fromkeys(last, "none_such")})
+    assert right.returncode == wrong.returncode == 0, right.stderr[-2000:] + wrong.stderr[-2000:]
+    return right.stderr, wrong.stderr
+
+
+@pytest.mark.parametrize("engine", testing.engines())
+def test_environment_variable(engine, told):
+    """It is read at the engine's first choice. A name that is none is said once."""
+    right, wrong = told
     names = testing.engines()[engine]
     variable = f"TORCH_OCL_{engine.upper()}"
-    wrong = fresh.run_script(script, environment={**os.environ, variable: "none_such"})
     said = f"warning: {variable}=none_such names none of: {' '.join(names)}\n"
-    assert wrong.stderr.count(said) == 1
-    environment = {**os.environ, variable: names[-1], "TORCH_OCL_VERBOSE": "dispatch"}
-    right = fresh.run_script(script, environment=environment)
-    lines = [line.removeprefix("torch_ocl: ") for line in right.stderr.split("\n")]
+    assert wrong.count(said) == 1
+    lines = [line.removeprefix("torch_ocl: ") for line in right.split("\n")]
     assert any(f": {names[-1]} " in choice[0] for choice in choices(lines, engine))
 
 
