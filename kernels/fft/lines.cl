@@ -12,6 +12,7 @@
 #include "include/always_inline.clh"
 #include "include/item_by_item.clh"
 #include "include/dtype.clh"
+#include "include/indexing.clh"
 
 #ifndef R
 #define R f32
@@ -76,7 +77,7 @@ static inline void find_places(const Places places, uint first_line, uint valid,
     places.out_index[lane] = (t - k) * arguments->length + k;
     places.turn[lane] = k;
     long in_at = 0, out_at = 0;
-    for (uint d = 0; d < arguments->dims; d++) {
+    FOR_DIMENSIONS(d, 0, arguments->dims, arguments->size) {
       const uint quotient = rest / arguments->size[d],
                  coordinate = rest - quotient * arguments->size[d];
       in_at += coordinate * arguments->in_stride[d];
@@ -201,7 +202,7 @@ static ALWAYS_INLINE SCRATCH_SPACE REAL* transform(SCRATCH_SPACE REAL* src, SCRA
     SWAP_BUFFERS();
   }
   for (uint p = 0; p < arguments->passes; p++) {
-    const uint radix = arguments->radix[p];
+    const uint radix = arguments->radices >> (8 * p) & 255;
     pass.count = arguments->length / radix;
     SYNCHRONIZE();
     switch (radix) {

@@ -10,6 +10,7 @@
 // HALVES (1: real and imaginary parts are exchanged one after the other, in half the memory).
 #include "include/always_inline.clh"
 #include "include/dtype.clh"
+#include "include/indexing.clh"
 
 #ifndef R
 #define R f32
@@ -221,7 +222,7 @@ typedef struct {
       result.t = (line) - rest * spread;                                           \
       result.k = arguments.after > 1 ? result.t % arguments.before : result.t;     \
     }                                                                              \
-    for (uint d = 0; d < arguments.dims; d++) {                                    \
+    FOR_DIMENSIONS(d, 0, arguments.dims, arguments.size) {                         \
       const uint quotient = d + 1 < arguments.dims ? rest / arguments.size[d] : 0; \
       result.start += (rest - quotient * arguments.size[d]) * strides[d];          \
       rest = quotient;                                                             \

@@ -141,7 +141,8 @@ void Launcher::step(const Place& in, const Place& out, const Ends& ends, uint32_
     if (before > 1) cross = table(queue_, real_, TableKind::cross, length, before);
   }
   a.passes = static_cast<uint32_t>(passes.passes);
-  std::copy(passes.radix.begin(), passes.radix.end(), a.radix);
+  a.radices = 0;
+  for (int p = 0; p < passes.passes; ++p) a.radices |= uint64_t{passes.radix[p]} << 8 * p;
   choose_lanes(rows);
 
   const auto pointer = [](const at::Tensor& tensor) {

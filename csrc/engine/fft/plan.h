@@ -39,9 +39,10 @@ Plan make_register_plan(uint32_t n, const std::function<bool(uint32_t)>& fits_al
 /// The smallest of 2^k, 3 2^k and 5 2^k that is at least n, k > 3.
 uint32_t next_smooth(uint32_t n);
 
-/// The radices of the passes over a line. `length` has no prime factor past kMaxPrime.
+/// The radices of the passes over a line. `length` has no prime factor past kMaxPrime. The shortest
+/// line of nine passes has 2 x 4 x 4 x 3^6 elements, which is longer than any.
 struct Schedule {
-  static constexpr int kMaxPasses = 16;
+  static constexpr int kMaxPasses = 8;
   std::array<uint8_t, kMaxPasses> radix{};
   int passes = 0;
 };
