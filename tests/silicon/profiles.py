@@ -15,17 +15,12 @@ FOLDER = pathlib.Path(__file__).with_name("profiles")
 # text, words ("a b"), versions ("name:3.0.0 ..."), or the format of one number or several.
 QUESTIONS = {
     "platform": (0x0902, "text"),
-    "platform_vendor": (0x0903, "text"),
-    "platform_version": (0x0901, "text"),
-    "platform_extensions": (0x0904, "words"),
     "type": (0x1000, "Q"),
-    "vendor_id": (0x1001, "I"),
     "compute_units": (0x1002, "I"),
     "dimensions": (0x1003, "I"),
     "work_group_size": (0x1004, "Q"),
     "work_item_sizes": (0x1005, "Q"),
     "clock": (0x100C, "I"),
-    "address_bits": (0x100D, "I"),
     "allocation": (0x1010, "Q"),
     "parameter_size": (0x1017, "Q"),
     "alignment_bits": (0x1019, "I"),
@@ -33,21 +28,16 @@ QUESTIONS = {
     "cache_line": (0x101D, "I"),
     "cache": (0x101E, "Q"),
     "memory": (0x101F, "Q"),
-    "local_memory_type": (0x1022, "I"),
     "local_memory": (0x1023, "Q"),
-    "timer": (0x1025, "Q"),
     "little_endian": (0x1026, "I"),
     "available": (0x1027, "I"),
     "compiler_available": (0x1028, "I"),
-    "queue_properties": (0x102A, "Q"),
     "name": (0x102B, "text"),
     "vendor": (0x102C, "text"),
     "driver_version": (0x102D, "text"),
-    "profile": (0x102E, "text"),
     "version": (0x102F, "text"),
     "extensions": (0x1030, "words"),
     "double": (0x1032, "Q"),
-    "half": (0x1033, "Q"),
     "unified_memory": (0x1035, "I"),
     "width_float": (0x103A, "I"),
     "width_double": (0x103B, "I"),
@@ -64,23 +54,16 @@ QUESTIONS = {
 }
 #: Every device says this unless its file says otherwise.
 USUAL = {
-    "platform_version": "OpenCL 3.0",
-    "platform_extensions": ["cl_khr_icd"],
     "type": 4,  # a GPU
     "dimensions": 3,
-    "address_bits": 64,
     "parameter_size": 1024,
     "alignment_bits": 1024,
     "single": 0x3F,
     "cache_line": 64,
-    "local_memory_type": 1,  # its own, not a part of global memory
-    "timer": 1,
     "little_endian": 1,
     "available": 1,
     "compiler_available": 1,
     "linker_available": 1,
-    "queue_properties": 3,
-    "profile": "FULL_PROFILE",
     "double": 0,
     "unified_memory": 0,
     "width_float": 1,
@@ -88,7 +71,7 @@ USUAL = {
     "work_group_multiple": 32,
 }
 #: Fields that describe the device to us alone.
-OURS = {"title", "driver", "sources", "compiler", "target", "full_waves"}
+OURS = {"title", "driver", "sources", "compiler", "target"}
 
 
 def encoded(form, value):
