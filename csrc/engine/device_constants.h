@@ -159,9 +159,8 @@ CHANNELS(int64_t, group_channels, 8)
 CHANNELS(int64_t, part_items, 128)
 
 // These are numbers of a GPU's programming guide. A compute unit, as OpenCL counts them, has so
-// many bytes of local memory, in so many banks of 4 bytes. The work-items of a wave go in step.
+// many bytes of local memory. The work-items of a wave go in step.
 HARDWARE(int, unit_local_memory, 64 << 10)
-HARDWARE(int, local_banks, 32)
 HARDWARE(int, wave_items, 32)
 // A work-item can have so many registers, and so many more beyond (occupancy.h), which is 0 if it
 // can't. A tile is to leave room for `wanted_items` of a unit, which is 0 where the cost model
@@ -175,10 +174,6 @@ HARDWARE(int, loads_early, 0)
 // Double precision is so fast beside single precision: below 1/8 no sum of single precision takes
 // it.
 HARDWARE(double, fp64_rate, 0.5)
-// A line of the caches has so many bytes, and half precision is so fast. No code reads these two,
-// nor local_banks above: the rows have them from the guides, for who writes a kernel for one.
-HARDWARE(int, cache_line, 128)
-HARDWARE(double, fp16_rate, 1)
 
 #undef ROW
 #undef REDUCE

@@ -1,7 +1,9 @@
 // The device table's rows. Tiles for GPUs are chosen by a cost model among those of device_tiles.h.
 //
 // Numbers of a GPU are those of its maker's guides, which the comments name. What a guide doesn't
-// say is NVIDIA's, measured. Launches cost 5 us of a unit's multiply-adds, unless said otherwise.
+// say is NVIDIA's, measured. Launches cost 5 us of a unit's multiply-adds, at the clock of the
+// sources below, unless said otherwise. A transform's smallest transaction (fft.sector) is a line
+// of the caches, where a guide says what that is.
 #pragma once
 
 #include "engine/device_table.h"
@@ -38,8 +40,7 @@ constexpr DeviceRow gpu(const char* name, const char* source, double launch_cost
           .packed_block_bytes = 64 << 10,
           .skinny_rows = 1,
           .skinny_local = 128,
-          .launch_cost = launch_cost,
-          .resident_column_items = 768};
+          .launch_cost = launch_cost};
 }
 constexpr DeviceRow kNvidia =
     gpu("NVIDIA", "measured on an NVIDIA H200: launches cost 5 to 8 us", 0.9e6);
@@ -60,11 +61,13 @@ constexpr DeviceRow kOtherGpu = [] {
 /// A CPU that plays a GPU is to run what most GPUs do, whatever the registers.
 constexpr DeviceRow kPlayedGpu = gpu("other GPU", "NVIDIA's, for want of measurements", 0.9e6);
 
-// AMD. A unit has four SIMDs, and four waves on one of them hide what memory takes: 13 of them.
-// Registers, local memory and waves: ROCm, "AMD GPU specifications"; LLVM, "User Guide for AMDGPU
-// Backend", Target Properties. Rates: AMD's whitepapers of each architecture.
+// AMD. "AMD GPU specifications" of ROCm has each processor's registers, local memory and waves.
+// LLVM's "User Guide for AMDGPU Backend", Target Properties, has how many registers a work-item can
+// name. Rates are of AMD's whitepapers of each architecture, and cache lines are as rocminfo shows
+// them (tests/silicon). Four waves on each of a unit's four SIMDs hide what memory takes, which is
+// more than 12 in all. clang 21 loads early for all of them.
 
-/// 256 KiB of registers to a unit. Banks: "GCN3 Instruction Set Architecture", local data share.
+/// 256 KiB of registers and 64 KiB of local memory to a unit, waves of 64.
 constexpr DeviceRow kGcn = [] {
   DeviceRow row = gpu("AMD GCN", "AMD's guides; launches: 64 lanes at 1.4 GHz for 5 us", 0.45e6);
   row.hardware.wave_items = 64;
@@ -73,22 +76,19 @@ constexpr DeviceRow kGcn = [] {
   // 64 registers of a work-item leave four waves.
   row.row_register_bytes = 32;
   row.norm_registers = 48;
-  row.hardware.cache_line = 64;
   row.hardware.fp64_rate = 1.0 / 16;
   row.fft.sector = 64;
   return row;
 }();
-/// "Vega 7nm Instruction Set Architecture": packed half precision; MI50 and Radeon VII: half and a
-/// quarter of the rate in double precision.
+/// In double precision the MI50 has half the rate, and the Radeon VII a quarter.
 constexpr DeviceRow kVega20 = [] {
   DeviceRow row = kGcn;
   row.device_class = "AMD GCN 5.1";
   row.hardware.fp64_rate = 1.0 / 4;
-  row.hardware.fp16_rate = 2;
   return row;
 }();
-/// "AMD Instinct MI200 Instruction Set Architecture", vector registers: 512 of a lane, of which
-/// instructions name 256. Caches' lines: "AMD CDNA 2 Architecture".
+/// 512 KiB of registers to a unit: "AMD Instinct MI200 Instruction Set Architecture" has 512 of a
+/// lane, of which instructions name 256.
 constexpr DeviceRow kCdna = [] {
   DeviceRow row = gpu("AMD CDNA", "AMD's guides; launches: 64 lanes at 1.7 GHz for 5 us", 0.55e6);
   row.hardware.wave_items = 64;
@@ -96,13 +96,12 @@ constexpr DeviceRow kCdna = [] {
   row.hardware.loads_early = 1;
   row.unit_registers = 128 << 10;
   row.hardware.fp64_rate = 1;
-  row.hardware.fp16_rate = 2;
   row.fft.sector = 64;
   return row;
 }();
-/// OpenCL's compute unit is a workgroup processor: two of AMD's units, which share 128 KiB of local
-/// memory in 64 banks ("RDNA 2 Instruction Set Architecture", local data share). A SIMD has 128 KiB
-/// of registers.
+/// OpenCL's compute unit is a workgroup processor: two of AMD's units, with twice the work-items at
+/// once, which share 128 KiB of local memory ("RDNA 2 Instruction Set Architecture", local data
+/// share). One of its four SIMDs has 128 KiB of registers. Waves have 32.
 constexpr DeviceRow kRdna = [] {
   DeviceRow row =
       gpu("AMD RDNA 1/2", "AMD's guides; launches: 128 lanes at 2.3 GHz for 5 us", 1.5e6);
@@ -110,11 +109,9 @@ constexpr DeviceRow kRdna = [] {
   row.hardware.loads_early = 1;
   row.unit_registers = 128 << 10;
   row.hardware.unit_local_memory = 128 << 10;
-  row.hardware.local_banks = 64;
   row.resident_items = 2048;
   row.resident_column_items = 1536;
   row.hardware.fp64_rate = 1.0 / 16;
-  row.hardware.fp16_rate = 2;
   return row;
 }();
 /// A SIMD has 192 KiB of registers ("RDNA 3 Instruction Set Architecture", vector registers). Two
@@ -128,15 +125,17 @@ constexpr DeviceRow kRdna3 = [] {
   return row;
 }();
 
-// Intel. OpenCL's compute unit is a vector engine, whose threads have 128 registers each, or half
-// as many threads have 256. Local memory is a sub-slice's: what an engine's part of it is. Its
-// banks: "oneAPI GPU Optimization Guide", Shared Local Memory. Threads and engines: Intel's GPU
-// Occupancy Calculator (oneAPI samples). Large registers: the guide's "Small Register Mode vs.
-// Large Register Mode".
+// Intel. OpenCL's compute unit is a vector engine. Its threads have 128 registers each, or half as
+// many threads have 256 ("oneAPI GPU Optimization Guide", Small Register Mode vs. Large Register
+// Mode). Local memory is a sub-slice's, of which an engine has its part. Intel's GPU Occupancy
+// Calculator (oneAPI samples) has threads, engines and local memory. A work-item of a thread of n
+// has an n-th of the thread's registers. Intel's compiler loads early, as ocloc shows.
 
-/// 7 threads of 128 registers of 32 bytes, 8 engines to a sub-slice: "The Compute Architecture of
-/// Intel Processor Graphics Gen9". A work-item of a sub-group of 16 has 64 registers, and of 8
-/// twice as many.
+/// "The Compute Architecture of Intel Processor Graphics Gen9": 7 threads of 128 registers of 32
+/// bytes, 8 engines and 64 KiB to a sub-slice, lines of 64 bytes, 1/4 of the rate in double
+/// precision. 7 threads of 16 work-items are some 128, of which sums over columns leave a quarter.
+/// One group of that size fills an engine. Sub-groups of 16 leave a work-item 64 registers, and of
+/// 8 twice as many.
 constexpr DeviceRow kGen9 = [] {
   DeviceRow row =
       gpu("Intel Gen9", "Intel's guides; launches: 8 lanes at 1.1 GHz for 10 us", 0.1e6);
@@ -146,25 +145,23 @@ constexpr DeviceRow kGen9 = [] {
   row.hardware.loads_early = 1;
   row.unit_registers = 7 * 128 * 8;
   row.hardware.unit_local_memory = 8 << 10;
-  row.hardware.local_banks = 16;
   row.groups_per_unit = 1;
   row.resident_items = 128;
   row.resident_column_items = 96;
-  row.hardware.cache_line = 64;
   row.hardware.fp64_rate = 1.0 / 4;
-  row.hardware.fp16_rate = 2;
   row.fft.sector = 64;
   return row;
 }();
-/// 16 engines to a dual sub-slice of 128 KiB; no double precision. "Intel Processors with Xe
-/// Graphics", Xe-LP.
+/// "Intel Processor Graphics Xe-LP API Developer and Optimization Guide": 16 engines to a dual
+/// sub-slice of 128 KiB, and no double precision.
 constexpr DeviceRow kXeLp = [] {
   DeviceRow row = kGen9;
   row.device_class = "Intel Xe-LP";
   row.hardware.fp64_rate = 1.0 / 64;
   return row;
 }();
-/// 8 threads; 16 engines to a core of 128 KiB. The compiler can give a thread 256 registers.
+/// "Introduction to the Xe-HPG Architecture": 8 threads of an engine, and 16 engines to a core of
+/// 128 KiB.
 constexpr DeviceRow kXeHpg = [] {
   DeviceRow row = kXeLp;
   row.device_class = "Intel Arc A (Xe-HPG)";
@@ -172,8 +169,8 @@ constexpr DeviceRow kXeHpg = [] {
   row.unit_registers = 8 * 128 * 8;
   return row;
 }();
-/// Registers of 64 bytes, 16 lanes, 8 engines to a core of 128 KiB. Double precision is emulated or
-/// slow on consumers' GPUs.
+/// Registers of 64 bytes, 16 lanes, 8 engines to a core of 128 KiB. Double precision is as slow as
+/// on Arc A, for want of a published rate.
 constexpr DeviceRow kXe2 = [] {
   DeviceRow row = kXeHpg;
   row.device_class = "Intel Xe2";
@@ -185,7 +182,8 @@ constexpr DeviceRow kXe2 = [] {
   row.hardware.large_registers = 256;
   return row;
 }();
-/// Its compiler takes sub-groups of 32, which halves a work-item's registers of 64 bytes.
+/// Its compiler takes sub-groups of 32, which halves a work-item's registers of 64 bytes (the
+/// page of tests/silicon). Intel's data sheet has double precision at the rate of single.
 constexpr DeviceRow kXeHpc = [] {
   DeviceRow row = kXe2;
   row.device_class = "Intel Data Center GPU Max";
@@ -198,11 +196,12 @@ constexpr DeviceRow kXeHpc = [] {
   return row;
 }();
 
-// Arm. A thread has up to 64 registers, and with more than 32 half as many threads run. Adjacent
-// threads: "Arm Mali Bifrost and Valhall OpenCL Developer Guide", 9.6. Local memory is a part of
-// global memory, and has no banks of its own.
+// Arm. "Arm Mali Bifrost and Valhall OpenCL Developer Guide" has registers and warps: a thread has
+// up to 64, and with more than 32 half as many threads run. Adjacent threads are in its 9.6. "Arm
+// Mali GPU Datasheet" has lanes and threads. Cache lines, local memory and that there is no double
+// precision are what clinfo shows (tests/silicon). Groups of 64 are several waves.
 
-/// "Arm Mali GPU Datasheet", Mali-G52: 24 lanes, 768 threads.
+/// Mali-G52: 24 lanes, 768 threads, warps of 8.
 constexpr DeviceRow kBifrost = [] {
   DeviceRow row = gpu("Arm Mali Bifrost", "Arm's guides; launches: 24 lanes at 0.85 GHz", 0.1e6);
   row.hardware.wave_items = 8;
@@ -211,14 +210,11 @@ constexpr DeviceRow kBifrost = [] {
   row.hardware.loads_early = 1;
   row.unit_registers = 768 * 32;
   row.hardware.unit_local_memory = 32 << 10;
-  row.hardware.local_banks = 1;
-  row.hardware.cache_line = 64;
   row.hardware.fp64_rate = 1.0 / 64;
-  row.hardware.fp16_rate = 2;
   row.fft.sector = 64;
   return row;
 }();
-/// Mali-G610, G720: 64 lanes, 2048 threads.
+/// Mali-G610 and G720: 64 lanes, 2048 threads, warps of 16.
 constexpr DeviceRow kValhall = [] {
   DeviceRow row = kBifrost;
   row.device_class = "Arm Mali Valhall";
@@ -229,8 +225,9 @@ constexpr DeviceRow kValhall = [] {
   return row;
 }();
 
-/// "Qualcomm Snapdragon Mobile Platform OpenCL General Programming and Optimization" has waves and
-/// local memory. Registers aren't published: 48 of 16 bytes would leave one wave of a unit.
+/// "Qualcomm Snapdragon Mobile Platform OpenCL General Programming and Optimization" has waves
+/// and local memory. clinfo shows cache lines, and no double precision. Registers aren't published.
+/// Mesa's compiler names 48 of 16 bytes, of which a work-item takes half, so that two waves run.
 constexpr DeviceRow kAdreno = [] {
   DeviceRow row =
       gpu("Qualcomm Adreno", "Qualcomm's guide; launches: 128 lanes at 0.7 GHz", 0.45e6);
@@ -241,9 +238,7 @@ constexpr DeviceRow kAdreno = [] {
   row.hardware.loads_early = 1;
   row.unit_registers = 32768;
   row.hardware.unit_local_memory = 32 << 10;
-  row.hardware.cache_line = 64;
   row.hardware.fp64_rate = 1.0 / 64;
-  row.hardware.fp16_rate = 2;
   row.fft.sector = 64;
   return row;
 }();
