@@ -15,6 +15,11 @@
 #define FD (WHOLE(DEPTH) / PIECE_K)
 #define FC PIECES(COLUMNS)
 
+// Scores that nothing is added to are scaled as they become weights, where that leaves the largest
+// one the largest. gfx908, whose sums lie in registers of their own, would move all of them once
+// more.
+#define SCALED_LATE(factor) (!MASKED && !MODIFIED && FRAGMENTS != MFMA_GFX908 && (factor) > 0)
+
 // The query and the key of a work-item's score i.
 #define QUERY_OF(i) own_query
 #define KEY_OF(i) (k0 + (i) / SUMS * PIECE_M + SUM_LINE(lane, (i) % SUMS))
@@ -29,8 +34,10 @@ static ALWAYS_INLINE void mask_scores(private float* s, uint own_query, uint fir
     s[i] = MODIFY_IF(taken >> i & 1, s[i] * factor, QUERY_OF(i), KEY_OF(i));
   }
 #else
-  UNROLL_LANES
-  for (uint i = 0; i < SCORES; i++) s[i] *= factor;
+  if (!SCALED_LATE(factor)) {
+    UNROLL_LANES
+    for (uint i = 0; i < SCORES; i++) s[i] *= factor;
+  }
   // Masks where the block needs any.
   if (MASKED || k0 + BK > keys || (p.causal && k0 + BK > first_query + 1)) {
     UNROLL_LANES
@@ -58,16 +65,17 @@ static inline float sum_of(Sums x) {
 }
 
 /// Takes the scores into the row's maximum, shrinks what was summed before, and turns scores into
-/// weights.
+/// weights. `factor`: of scores that aren't scaled yet, above 0.
 static ALWAYS_INLINE void weigh_scores(private Sums* s, private float* maximum,
-                                       private float* total, private Sums* sums,
+                                       private float* total, private Sums* sums, float factor,
                                        uint lane REGISTERS_PARAMETER) {
-  float largest = *maximum;
+  float largest = ((private const float*)s)[0];
   UNROLL_LANES
-  for (uint i = 0; i < SCORES; i++) {
+  for (uint i = 1; i < SCORES; i++) {
     largest = fmax(largest, ((private const float*)s)[i]);  // a NaN is left to the sum
   }
   largest = fmax(largest, of_others(largest, lane REGISTERS_PASSED));
+  largest = fmax(*maximum, largest * factor);
   const float base = FINITE(float, largest);
   const float shrink = native_exp2(*maximum - base);
   *maximum = largest;
@@ -79,7 +87,7 @@ static ALWAYS_INLINE void weigh_scores(private Sums* s, private float* maximum,
   }
   UNROLL_LANES
   for (uint i = 0; i < FK; i++) {
-    s[i] = native_exp2(s[i] - base);
+    s[i] = native_exp2(fma(s[i], (Sums)(factor), (Sums)(-base)));
     *total += sum_of(s[i]);
   }
 }
@@ -169,7 +177,8 @@ attention_forward_wave_matrix(global const char* query, const ulong query_offset
       multiply_rows(s, q, key_tile, DEPTH, lane REGISTERS_PASSED);
       mask_scores((private float*)s, q0 + own, q0 + wave_query, queries, k0, keys, lane, factor,
                   p MASK_PASSED);
-      weigh_scores(s, &maximum, &total, sums, lane REGISTERS_PASSED);
+      weigh_scores(s, &maximum, &total, sums, SCALED_LATE(factor) ? factor : 1,
+                   lane REGISTERS_PASSED);
 #if DROPOUT
       UNROLL_LANES
       for (uint i = 0; i < SCORES; i++) {
