@@ -73,9 +73,6 @@ constexpr DeviceRow kGcn = [] {
   row.hardware.wave_items = 64;
   row.hardware.wanted_items = 13 * 64;
   row.hardware.loads_early = 1;
-  // 64 registers of a work-item leave four waves.
-  row.row_register_bytes = 32;
-  row.norm_registers = 48;
   row.hardware.fp64_rate = 1.0 / 16;
   row.fft.sector = 64;
   return row;

@@ -23,6 +23,14 @@ constexpr int64_t tile_registers(int64_t sums, int64_t pieces, size_t bytes, int
   return (sums + 2 * pieces) * static_cast<int64_t>(bytes) / 4 + others;
 }
 
+/// Registers of a work-item that holds so many values of `bytes`. Where compilers load early, it
+/// has those of the next step, or the addresses of all of them, too: twice the values, as AMD's and
+/// Intel's compilers show.
+inline int64_t held_registers(const Device& device, int64_t values, size_t bytes) {
+  const bool early = device_row(device).hardware.loads_early != 0;
+  return tile_registers(early ? 2 * values : values, 0, bytes);
+}
+
 /// Registers that a work-item can have at most: more than usual ones by the compiler's option, or
 /// in sub-groups of 8, which Intel's compiler takes by itself.
 inline int64_t most_registers(const Device& device) {
@@ -63,6 +71,15 @@ inline int64_t occupancy(const Device& device, const GroupNeed& need) {
     groups = std::min(groups, row.hardware.unit_local_memory / need.local_memory);
   }
   return std::clamp<int64_t>(groups * need.items, 1, row.hardware.wanted_items);
+}
+
+/// How well a unit does with groups of `items` work-items that hold so many values each and meet at
+/// barriers. 0: it can't, or it runs less than two of them, of which one loads while the other one
+/// waits.
+inline int64_t held_occupancy(const Device& device, int64_t values, size_t bytes, int64_t items) {
+  const int64_t wanted = device_row(device).hardware.wanted_items;
+  const int64_t found = occupancy(device, {held_registers(device, values, bytes), items, 0});
+  return found >= std::min(2 * items, std::max<int64_t>(wanted, 1)) ? found : 0;
 }
 
 /// A bit for each of the candidates that do best, by what `need_of` says of them; 0 if none runs.

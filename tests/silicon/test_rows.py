@@ -151,6 +151,33 @@ def test_nvidia_s_tiles_are_those_that_were_measured(run, tmp_path):
     assert tiles(tmp_path / "captured") == NVIDIA_TILES
 
 
+NORMS = """
+import torch
+for dtype in (torch.float32, torch.float16):
+    for length in (768, 2048, 4096):
+        x = torch.empty(512, length, device="ocl", dtype=dtype, requires_grad=True)
+        w = torch.empty(length, device="ocl", dtype=dtype, requires_grad=True)
+        torch.nn.functional.layer_norm(x, (length,), w, w).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "registers"), [("gfx803", 128), ("gfx90a", 255), ("gfx1030", 255), ("gen9", 64)]
+)
+def test_rows_are_held_by_as_many_work_items_as_registers_ask_for(run, tmp_path, name, registers):
+    """Its values, of which compilers keep two each, leave room for addresses."""
+    run(profiles.load(name), NORMS)
+    held = 0
+    for program in capture.read(tmp_path / "captured"):
+        if program.file.startswith("norm/rows_registers"):
+            defines = dict(re.findall(r"-D(\w+)=(\S+)", " ".join(program.options)))
+            elements = int(defines["ROW_VECTORS"]) * int(defines["WIDTH"])
+            of_each = 4 if "backward" in program.file else int(defines["ROWS"]) + 2
+            assert 2 * elements * of_each + 24 <= registers, program.options
+            held += 1
+    assert held > 0
+
+
 def test_registers_leave_smaller_tiles(run, tmp_path):
     run(profiles.load("gfx90a"), WORK)
     found = tiles(tmp_path / "captured")

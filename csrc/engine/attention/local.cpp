@@ -43,8 +43,7 @@ struct Tile {
 };
 
 /// The work-group's needs. `sums`: chunks of columns that it sums for each of its rows; `shared`:
-/// values in local memory for each. Fitted to the registers that AMD's and Intel's compilers take:
-/// twice the values.
+/// values in local memory for each.
 GroupNeed need_of(const Plan& plan, const Tile& tile, uint32_t sums, uint32_t shared) {
   const bool backward = plan.gradients != nullptr;
   const int64_t scores = int64_t{tile.queries} * tile.keys * (backward ? 2 : 1);
@@ -52,8 +51,7 @@ GroupNeed need_of(const Plan& plan, const Tile& tile, uint32_t sums, uint32_t sh
   const int64_t held = 2 * std::max(tile.query_block(), tile.key_block()) * kChunk / tile.items();
   const int64_t operands = 4 * int64_t{tile.queries + tile.keys};
   const int64_t values = scores + of_rows + held + operands;
-  const bool early = device_row(plan.device).hardware.loads_early != 0;
-  return {tile_registers(early ? 2 * values : values, 0, plan.compute_size), tile.items(),
+  return {held_registers(plan.device, values, plan.compute_size), tile.items(),
           static_cast<int64_t>(tile.local_bytes(plan.compute_size, shared))};
 }
 

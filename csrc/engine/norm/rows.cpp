@@ -314,34 +314,44 @@ void RowPlan::hold_forward() {
   if (device.is_cpu() || shape.grouped) return;
   width = held_width = static_cast<uint32_t>(gpu_row_width(shape.length, x.element_size()));
   // Half types: half the bytes of a row in each work-item, and of layer norm, which meets at twice
-  // as many barriers, two rows.
+  // as many barriers, two rows, if there are the registers. An element of weight and of bias is
+  // beside those of the rows.
   const bool half = x.element_size() == 2;
-  RowShare share = share_row(device, shape.length, width, x.element_size(), half ? 2 : 1);
-  if (half && share.vectors == 0) {
-    share = share_row(device, shape.length, width, x.element_size());
-  } else if (half && mean.defined()) {
-    held_rows = 2;
+  RowShare share = share_row(device, shape.length, width, x.element_size(), 1, 3);
+  if (half) {
+    const int64_t rows = mean.defined() ? 2 : 1;
+    const RowShare less = share_row(device, shape.length, width, x.element_size(), 2, rows + 2);
+    if (less.vectors > 0 && less.occupied >= share.occupied) {
+      share = less;
+      held_rows = static_cast<uint32_t>(rows);
+    }
   }
   held_vectors = share.vectors;
   group = held_group =
       std::max(share.items, static_cast<uint32_t>(device_row(device).least_sharers));
 }
 
-/// Rows that aren't whole vectors are taken as single elements.
+/// Rows that aren't whole vectors are taken as single elements. Of the groups that hold a row the
+/// one that does best by the device's registers.
 void RowPlan::hold_backward() {
   if (device.is_cpu() || shape.grouped) return;
   const auto small = static_cast<uint32_t>(group_of_rows(device)) / 2;
   const auto large = static_cast<uint32_t>(group_of_elements(device));
   // An element takes four registers beside 32 others.
-  const int64_t most = (device_row(device).norm_registers - 32) / 4;
+  constexpr int64_t kValues = 4;
+  const int64_t most = (device_row(device).norm_registers - 32) / kValues;
+  int64_t best = 0;
   for (const uint32_t lanes : {width, 1U}) {
     for (const uint32_t items : {small, large}) {
       const int64_t each = ceil_div(shape.length / lanes, items);
       if (each * lanes > most || shape.length % lanes != 0) continue;
+      const int64_t occupied = held_occupancy(device, kValues * each * lanes,
+                                              std::max<size_t>(x.element_size(), 4), items);
+      if (occupied <= best) continue;
+      best = occupied;
       held_width = lanes;
       held_group = items;
       held_vectors = each;
-      return;
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <span>
 
+#include "engine/occupancy.h"
 #include "opencl/ceil_div.h"
 #include "opencl/kernel_family.h"
 #include "opencl/platform.h"
@@ -190,8 +191,7 @@ bool Plan::aligned_columns(int width) const {
 
 size_t Plan::row_group() const {
   if (device_.is_cpu()) return 1;
-  const int64_t held =
-      op_.state == State::moments && contiguous_rows_ ? table_.register_elements : 0;
+  const int64_t held = op_.state == State::moments && contiguous_rows_ ? held_elements() : 0;
   return gpu_group(device_, geometry_.reduced_elements(), arguments_.outputs, contiguous_rows_,
                    held);
 }
@@ -220,6 +220,16 @@ void Plan::choose_row_splits(size_t group) {
                 geometry_.reduced_elements());
 }
 
+/// A work-item holds so many elements of a row: as many as the table says, or fewer where there are
+/// fewer registers.
+int64_t Plan::held_elements() const {
+  const auto bytes = static_cast<size_t>(std::max<int64_t>(operands_.in_size, 4));
+  const auto group = static_cast<int64_t>(table_.large_group);
+  int64_t held = table_.register_elements;
+  while (held > 0 && held_occupancy(device_, held, bytes, group) == 0) held /= 2;
+  return held;
+}
+
 int64_t Plan::hold_rows() {
   const size_t group = row_group();
   if (group == 1 || op_.state != State::moments || !contiguous_rows_ ||
@@ -228,7 +238,7 @@ int64_t Plan::hold_rows() {
   choose_row_splits(group);
   const int64_t elements = geometry_.reduced_elements();
   const bool fits = arguments_.splits == 1 && elements % width() == 0 &&
-                    elements <= table_.register_elements * static_cast<int64_t>(group);
+                    elements <= held_elements() * static_cast<int64_t>(group);
   return fits ? ceil_div(elements, static_cast<int64_t>(group) * width()) : 0;
 }
 

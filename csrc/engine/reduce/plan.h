@@ -46,6 +46,7 @@ class Plan {
   void even_out_chunks(uint64_t most, uint64_t unit);
   size_t row_group() const;
   void choose_row_splits(size_t group);
+  int64_t held_elements() const;
   int64_t hold_rows();
   bool long_rows(size_t group) const;
   void allocate_partials();

@@ -110,7 +110,7 @@ void Plan::choose_rows(ScalarType acc_dtype) {
   const int64_t length = arguments.length, outer = arguments.outer;
   arguments.outer_per_item = 1;
   if (!device.is_cpu()) {
-    share = share_row(device, length, width, element_sizes[0]);
+    share = share_row(device, length, width, element_sizes[0], 1, backward ? 2 : 1);
     return;
   }
   // A row's elements and exponentials.
