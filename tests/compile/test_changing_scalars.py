@@ -121,6 +121,21 @@ def test_integers_bools_and_mixtures(name, values):
     check(PROGRAMS[name], values, dynamic=True)
 
 
+#: Their gradients are NaN where a number is 0.
+WITH_NAN = {
+    "layer_norm": PROGRAMS["layer_norm"],
+    "normalize": lambda t, v: F.normalize((t * v).view(2, 3), eps=v),
+    "xlog1py": lambda t, v: torch.special.xlog1py(v, (t * v).abs()),
+    "quotient": lambda t, v: t * v / v,
+}
+
+
+@pytest.mark.parametrize("dynamic", DYNAMIC)
+@pytest.mark.parametrize("name", WITH_NAN)
+def test_mixtures_with_zero(name, dynamic):
+    check(WITH_NAN[name], (1.5, False, 0.75, True, 0, 2), dynamic=dynamic)
+
+
 @pytest.mark.parametrize("name", ["where", "clamp", "rms_norm", "lerp", "pow of a number"])
 def test_replayed(name):
     check(PROGRAMS[name], mode="reduce-overhead")

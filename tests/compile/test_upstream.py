@@ -523,6 +523,20 @@ def test_sums_of_constants():
     assert found.dtype == torch.int64, "upstream keeps the dtype now"
 
 
+@torch._inductor.config.patch(force_disable_caches=True)
+@pytest.mark.parametrize("zero", [0, False])
+def test_products_with_zero(zero):
+    x = torch.tensor([float("nan"), float("inf"), 1.0, -1.0])
+
+    def product(x):
+        return x * zero, x.int() * zero
+
+    for a, e in zip(torch.compile(product)(x.to("ocl")), product(x), strict=True):
+        torch.testing.assert_close(a.cpu(), e, equal_nan=True, rtol=0, atol=0)
+        assert torch.equal(a.cpu().signbit(), e.signbit())
+    assert torch.compile(product)(x)[0].isfinite().all(), "upstream has NaN now"
+
+
 def test_guards_on_floats(tmp_path, monkeypatch):
     """PyTorch 2.14 mends where() and clamp(), but not this one: issue 197889."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))

@@ -14,6 +14,7 @@ import torch
 def install() -> None:
     """Applies the changes, once."""
     _sums_of_constants()
+    _products_with_zero()
 
 
 def _sums_of_constants() -> None:
@@ -41,3 +42,25 @@ def _but_not(upstream: Any, is_wrong: Any) -> Any:
         return upstream(match) and not is_wrong(match)
 
     return extra_check
+
+
+def _products_with_zero() -> None:
+    """A product with the integer 0 becomes zeros: UniformValueConstantFolder in
+    torch/_inductor/fx_passes/joint_graph.py. That holds for integers. But NaN or an infinity times
+    0 is NaN, and a negative number times 0 is -0.0."""
+    from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder as Folder
+
+    upstream = Folder._add_peephole_patterns
+
+    @functools.wraps(upstream)
+    def _add_peephole_patterns(self: Any) -> None:
+        upstream(self)
+        for node in list(self.node_replacements):
+            value = node.meta["val"]
+            has_nan = value.dtype.is_floating_point or value.dtype.is_complex
+            if value.device.type == "ocl" and has_nan:
+                del self.node_replacements[node]
+                del self.node_replacements_shapes[node]
+                del self.constant_data_ptrs[node]
+
+    Folder._add_peephole_patterns = _add_peephole_patterns
