@@ -28,6 +28,7 @@ from torch._inductor.kernel import conv
 from torch.nn.attention.flex_attention import flex_attention
 
 from tests.compile import test_mutations
+from tests.compile import test_quotients as quotients_of
 from tests.fresh import run_script
 from torch_ocl.inductor.call import runtime
 from torch_ocl.upstream.compile import mutations
@@ -535,6 +536,15 @@ def test_products_with_zero(zero):
         torch.testing.assert_close(a.cpu(), e, equal_nan=True, rtol=0, atol=0)
         assert torch.equal(a.cpu().signbit(), e.signbit())
     assert torch.compile(product)(x)[0].isfinite().all(), "upstream has NaN now"
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_quotients(monkeypatch):
+    div = torch.ops.aten.div.Tensor_mode
+    assert not quotients_of.differ()
+    upstream = lowering.lowerings[div].__wrapped__.__wrapped__
+    monkeypatch.setitem(lowering.lowerings, div, upstream)
+    assert quotients_of.differ()
 
 
 def test_guards_on_floats(tmp_path, monkeypatch):

@@ -298,7 +298,7 @@ class Overrides(OpOverrides):
         if not dtype.is_signed:
             return r
         divisor = cast(b, dtype)
-        text = "({0} + (REMAINDER_STEP({T}, {0}, {1}) ? {1} : ({T})(0)))"
+        text = "(REMAINDER_STEP({T}, {0}, {1}) ? {0} + {1} : {0})"
         if dtype in SMALL:
             text = f"({{T}}){text}"
         return emit(text, dtype, r, divisor)

@@ -19,6 +19,7 @@ from torch_ocl.upstream.compile import (
     graph_passes,
     mutations,
     patterns,
+    quotients,
     refused_kernels,
     side_by_side,
     specialized_floats,
@@ -44,6 +45,7 @@ def install() -> None:
     float_guards.install()
     mutations.install()
     patterns.install()
+    quotients.install()
     side_by_side.install()
     specialized_floats.install()
     windows.install()
