@@ -24,20 +24,23 @@ from torch._inductor import (
 )
 from torch._inductor.codegen import common, cpp_utils
 from torch._inductor.exc import InductorError
+from torch._inductor.fx_passes import post_grad
 from torch._inductor.kernel import conv
 from torch.nn.attention.flex_attention import flex_attention
 
+from tests.compile import test_fallbacks as fallback_programs
 from tests.compile import test_mutations
 from tests.compile import test_quotients as quotients_of
 from tests.fresh import run_script
 from torch_ocl.inductor.call import runtime
-from torch_ocl.upstream.compile import mutations
+from torch_ocl.upstream.compile import fallbacks, mutations
 
 PLACES = {
     "get_cpp_torch_device_options": [cpp_builder],
     "_get_cpp_wrapper_header": [codecache],
     "get_cpp_wrapper_config": [compile_fx],
     "fx_codegen_and_compile": [compile_fx],
+    "post_grad_passes": [compile_fx, post_grad],
     "create_backend": [scheduler.Scheduler],
     "get_current_backend": [utils, common],
     "mutate_to": [lowering],
@@ -545,6 +548,15 @@ def test_quotients(monkeypatch):
     upstream = lowering.lowerings[div].__wrapped__.__wrapped__
     monkeypatch.setitem(lowering.lowerings, div, upstream)
     assert quotients_of.differ()
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+@pytest.mark.parametrize("program", fallback_programs.PROGRAMS)
+def test_fallbacks(without, program):
+    """The first graph puts ops on a list that the second reads."""
+    fallbacks.forget()
+    without("post_grad_passes")
+    assert fallback_programs.codes(program, "ocl") == 2
 
 
 def test_guards_on_floats(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ import torch
 
 from torch_ocl.upstream.compile import (
     device_types,
+    fallbacks,
     float_guards,
     generated_cpp,
     graph_passes,
@@ -42,6 +43,7 @@ def install() -> None:
     _layouts()
     _whole_graphs()
     _captured()
+    fallbacks.install()
     float_guards.install()
     mutations.install()
     patterns.install()
