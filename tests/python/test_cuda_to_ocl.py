@@ -221,7 +221,8 @@ def test_profilers():
 
     def on_device(of):
         events = of.key_averages()
-        assert "Self OCL" in events.table(sort_by="cuda_time_total", row_limit=3)
+        table = events.table(sort_by="cuda_time_total", row_limit=3)
+        assert "Self CUDA" in table and "OCL" not in table
         return sum(event.self_device_time_total for event in events)
 
     both = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
@@ -242,6 +243,26 @@ def test_profilers():
     with profile(activities=both[:1]) as of:
         x @ x
     assert sum(event.self_device_time_total for event in of.key_averages()) == 0
+    """)
+
+
+def test_events_of_profilers():
+    """They are of the type, and have the columns, that programs ask for."""
+    run("""
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity, profile, supported_activities
+    assert supported_activities() == {ProfilerActivity.CPU, ProfilerActivity.CUDA}
+    x = torch.randn(300, 300, device="cuda")
+    for activities in (supported_activities(), None):
+        with profile(activities=activities, profile_memory=True) as of:
+            x @ x
+        kernels = [event for event in of.events() if event.device_type == DeviceType.CUDA]
+        assert kernels and all(event.self_cuda_time_total > 0 for event in kernels)
+        longest = max(of.key_averages(), key=lambda event: event.cuda_time)
+        assert longest.cuda_time == longest.device_time > 0 and "cuda_time" in repr(longest)
+        assert "CUDA Mem" in of.key_averages().table(sort_by="self_cuda_memory_usage")
+    with torch.cuda.profiler.profile(), torch.autograd.profiler.emit_nvtx(record_shapes=True):
+        x @ x
     """)
 
 

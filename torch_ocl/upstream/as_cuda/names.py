@@ -7,7 +7,6 @@ torch's own code sees `ocl` (csrc/python/device_names.cpp).
 
 import copyreg
 import functools
-import inspect
 import os
 import sys
 import types
@@ -19,7 +18,7 @@ import torch
 from torch_ocl import _import_hook
 from torch_ocl.api import unavailable
 from torch_ocl.notices import unused
-from torch_ocl.upstream.as_cuda import dynamo
+from torch_ocl.upstream.as_cuda import dynamo, profilers
 from torch_ocl.upstream.as_cuda import tensor_types as cuda_tensor_types
 from torch_ocl.upstream.as_cuda.converting import (
     Method,
@@ -54,7 +53,7 @@ def install() -> None:
     _change_tensors()
     _change_amp()
     _change_loading()
-    _change_profilers()
+    profilers.install()
     # Not above: this module is imported before the native part can be.
     from torch_ocl import _C
     from torch_ocl.upstream.as_cuda import cuda_module, native, scripts
@@ -229,41 +228,6 @@ def _given_cuda(place: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
         return place(storage, to_cuda(location))
 
     return map_location
-
-
-def _of_activity(activity: Any) -> Any:
-    """An activity, or a dictionary from activities to filters."""
-    if isinstance(activity, dict):
-        return {_of_activity(key): filters for key, filters in activity.items()}
-    names = torch.profiler.ProfilerActivity
-    return names.PrivateUse1 if activity == names.CUDA else activity
-
-
-def _change_profilers() -> None:
-    """ProfilerActivity.CUDA and use_cuda mean the device's kernels."""
-    kineto = torch.profiler.profiler._KinetoProfile
-    made = kineto.__init__
-
-    @functools.wraps(made)
-    def of_activities(self: Any, *args: Any, activities: Any = None, **kwargs: Any) -> None:
-        if activities is not None:
-            activities = [_of_activity(a) for a in activities]
-        made(self, *args, activities=activities, **kwargs)
-
-    kineto.__init__ = of_activities
-    older = torch.autograd.profiler.profile
-    upstream = older.__init__
-
-    @functools.wraps(upstream)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        called = inspect.signature(upstream).bind(self, *args, **kwargs).arguments
-        called.pop("self")
-        if called.pop("use_cuda", False) or called.get("use_device") == "cuda":
-            called["use_device"] = "ocl"
-        rest = called.pop("kwargs", {})
-        upstream(self, **called, **rest)
-
-    older.__init__ = __init__
 
 
 def _change_meshes(module: types.ModuleType) -> None:
