@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "opencl/environment.h"
 #include "opencl/log.h"
 #include "runtime/device_cache.h"
 #include "runtime/memory_pools.h"
@@ -20,6 +21,11 @@ BlockInfo::State state_of(const Block& block) {
 }
 
 size_t number_of(const void* address) { return reinterpret_cast<size_t>(address); }
+
+/// Programs look for CUDA's name in the message, to try again with less.
+const char* name_to_programs() {
+  return switched_on("TORCH_OCL_AS_CUDA", false) ? "CUDA" : "OpenCL";
+}
 
 }  // namespace
 
@@ -42,10 +48,11 @@ void DeviceCache::throw_out_of_memory(size_t requested, c10::StreamId stream,
                                    allocated, reserved, where);
   tell_out_of_memory_observers(device_.index(), requested, total, free);
   TORCH_CHECK_WITH(
-      OutOfMemoryError, false, "OpenCL out of memory. Tried to allocate ", format_size(requested),
-      " on device ", device_.index(), ", ", device_.description(), ", which has a capacity of ",
-      format_size(total), fraction_ < 1.0 ? " (limited by the memory fraction that was set)" : "",
-      " of which ", format_size(free), " is free. Allocated by tensors: ", format_size(allocated),
+      OutOfMemoryError, false, name_to_programs(), " out of memory. Tried to allocate ",
+      format_size(requested), " on device ", device_.index(), ", ", device_.description(),
+      ", which has a capacity of ", format_size(total),
+      fraction_ < 1.0 ? " (limited by the memory fraction that was set)" : "", " of which ",
+      format_size(free), " is free. Allocated by tensors: ", format_size(allocated),
       "; reserved but unallocated: ", format_size(reserved - std::min(reserved, allocated)),
       "; largest possible buffer (CL_DEVICE_MAX_MEM_ALLOC_SIZE): ", format_size(largest),
       requested > largest ? ", which this request exceeds whatever is free." : ".");

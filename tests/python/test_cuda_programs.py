@@ -33,6 +33,12 @@ def test_a_manager_of_models_learns_what_it_asks():
     for switch in ("enable_math_sdp", "enable_flash_sdp", "enable_mem_efficient_sdp",
                    "allow_fp16_bf16_reduction_math_sdp"):
         getattr(torch.backends.cuda, switch)(True)
+    assert torch.backends.cuda.is_built()
+    plans = torch.backends.cuda.cufft_plan_cache
+    assert plans.size == 0 and plans[0].max_size == 4096
+    plans.max_size = 16
+    plans.clear()
+    assert plans.max_size == 16
     """)
 
 
@@ -57,8 +63,8 @@ def test_a_manager_of_models_loads_and_unloads():
     assert counts["reserved_bytes.all.current"] == counts["active_bytes.all.current"]
     try:
         torch.empty(2**46, device=device)
-    except torch.cuda.OutOfMemoryError:
-        pass
+    except torch.cuda.OutOfMemoryError as error:
+        assert str(error).startswith("CUDA out of memory. Tried to allocate")
     else:
         raise AssertionError
     """)
