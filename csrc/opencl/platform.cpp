@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
@@ -144,6 +145,25 @@ void apply_selectors(const char* text, Registry& registry) {
   }
 }
 
+/// Keeps what CUDA_VISIBLE_DEVICES names, as CUDA does: numbers, up to the first that is none of a
+/// device. Other names are those of CUDA's own devices, and choose nothing here.
+void apply_visible_devices(const char* text, Registry& registry) {
+  if (std::isalpha(static_cast<unsigned char>(*text)) != 0) return;
+  std::vector<std::unique_ptr<Slot>> chosen;
+  for (const std::string_view item : split_list(text)) {
+    size_t i = registry.slots.size();
+    std::from_chars(item.data(), item.data() + item.size(), i);
+    if (i >= registry.slots.size() || !registry.slots[i]) break;
+    chosen.push_back(std::move(registry.slots[i]));
+  }
+  registry.slots = std::move(chosen);
+  if (registry.slots.empty()) {
+    registry.reason =
+        "No OpenCL device is selected: \"cuda\" means `ocl`, and CUDA_VISIBLE_DEVICES=\"" +
+        std::string(text) + "\" names none.";
+  }
+}
+
 /// Puts several in the place of each device, as TORCH_OCL_PARTITION says.
 void partition(Registry& registry) {
   const int parts = wanted_parts();
@@ -261,7 +281,12 @@ bool enumerate(Registry& registry) {
   }
   for (const std::string& warning : registry.warnings) warn("left out: " + warning);
   const char* selectors = std::getenv("TORCH_OCL_DEVICES");
-  if (selectors != nullptr && *selectors != '\0') apply_selectors(selectors, registry);
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (selectors != nullptr && *selectors != '\0') {
+    apply_selectors(selectors, registry);
+  } else if (visible != nullptr && switched_on("TORCH_OCL_AS_CUDA", false)) {
+    apply_visible_devices(visible, registry);
+  }
   partition(registry);
   return true;
 }

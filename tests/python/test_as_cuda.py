@@ -350,3 +350,25 @@ def test_process_groups_of_a_device(backend, tmp_path):
     dist.destroy_process_group()
     """
     assert run(code) == ["3.0"]
+
+
+VISIBLE = {"0": 1, "0,9": 1, "9,0": 0, "-1": 0, "": 0, "GPU-0a1b": None}
+
+
+@pytest.mark.parametrize("visible", VISIBLE)
+def test_cuda_visible_devices(visible):
+    """Programs set it, also once torch is imported, and launchers set it for their processes."""
+    code = f"""
+    import os, torch
+    os.environ["CUDA_VISIBLE_DEVICES"] = {visible!r}
+    print(torch.cuda.device_count(), torch.cuda.is_available())
+    """
+    count = VISIBLE[visible]
+    if count is None:
+        count = int(run("import torch; print(torch.cuda.device_count())", TORCH_OCL_DEVICES="")[0])
+    assert run(code, TORCH_OCL_DEVICES="") == [str(count), str(count > 0)]
+
+
+def test_torch_ocl_devices_comes_before_it():
+    code = "import torch; print(torch.cuda.device_count())"
+    assert run(code, CUDA_VISIBLE_DEVICES="-1", TORCH_OCL_DEVICES="0") == ["1"]
