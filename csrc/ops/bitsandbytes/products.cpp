@@ -1,5 +1,4 @@
 // Products with matrices of 4 bits.
-#include <ATen/ops/clone.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <c10/core/DeviceGuard.h>
@@ -8,6 +7,7 @@
 #include "engine/dtype.h"
 #include "opencl/kernel_family.h"
 #include "ops/bitsandbytes/blocks.h"
+#include "ops/quantize/Aligned.h"
 #include "runtime/stream.h"
 
 namespace ocl::bitsandbytes {
@@ -20,6 +20,7 @@ const KernelFamily group_family{"quantize/four_bits.cl", "product4_group"};
 constexpr int64_t kMostRows = 8;  // of activations: past that, expanded weights pay
 constexpr int64_t kStep = 32;     // columns that the kernels take at a time
 constexpr uint32_t kWeightRows = 4;
+constexpr uintptr_t kVector = 32;  // the bytes of 8 floats
 
 /// A matrix [n, k] of 4 bits.
 struct Matrix {
@@ -29,13 +30,6 @@ struct Matrix {
   uint32_t shift;
   const char* table;
 };
-
-/// The tensor, or a copy that begins at a whole vector.
-Tensor aligned(const Tensor& tensor) {
-  constexpr uintptr_t kVector = 32;  // 8 floats
-  const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
-  return address % kVector == 0 ? tensor : tensor.clone();
-}
 
 /// out = x @ matrix.t() + bias for up to kMostRows rows of x; bias may be undefined.
 void product_of_few_rows(const Tensor& x, const Matrix& matrix, const Tensor& bias,
@@ -56,8 +50,8 @@ void product_of_few_rows(const Tensor& x, const Matrix& matrix, const Tensor& bi
   if (!cpu) defines[count++] = {"ALIGNED_VECTORS", 1};
   if (bias.defined()) defines[count++] = {"BIAS", 1};
   if (matrix.scales.are_nested()) defines[count++] = {"NESTED", 1};
-  const Tensor activations = cpu ? x : aligned(x),
-               bytes = cpu ? matrix.bytes : aligned(matrix.bytes);
+  const Tensor activations = cpu ? x : native::aligned(x, kVector),
+               bytes = cpu ? matrix.bytes : native::aligned(matrix.bytes, kVector);
   const NDRange range = cpu ? NDRange::linear(ceil_div(matrix.n, of_weights), 4)
                             : NDRange::linear(matrix.n * kShare, 64);
   const Scales& scales = matrix.scales;

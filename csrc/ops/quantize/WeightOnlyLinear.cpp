@@ -2,7 +2,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
-#include <ATen/ops/clone.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/stack.h>
@@ -18,6 +17,7 @@
 #include "ops/_weight_int4pack_mm_for_cpu.h"
 #include "ops/_weight_int8pack_mm.h"
 #include "ops/linalg/LinearAlgebra.h"
+#include "ops/quantize/Aligned.h"
 #include "runtime/stream.h"
 
 namespace ocl::native {
@@ -33,6 +33,7 @@ const KernelFamily expand_family{"quantize/int4.cl", "int4_expand"};
 constexpr int64_t kBlock = 32;    // columns that share 16 bytes; kernels/quantize/int4.cl
 constexpr int64_t kMostRows = 8;  // of activations: past that, expanded weights pay
 constexpr uint32_t kWeightRows = 4;
+constexpr uintptr_t kVector = 32;  // the bytes of 8 floats
 
 void check_activations(const char* name, const Tensor& self) {
   const at::ScalarType dtype = self.scalar_type();
@@ -49,13 +50,6 @@ void check_weights(const char* name, const Tensor& mat2, at::ScalarType dtype,
 }
 
 Pointer pointer(const Tensor& tensor) { return Pointer{tensor.const_data_ptr()}; }
-
-/// The tensor, or a copy that begins at a whole vector.
-Tensor aligned(const Tensor& tensor) {
-  constexpr uintptr_t kVector = 32;  // 8 floats
-  const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
-  return address % kVector == 0 ? tensor : tensor.clone();
-}
 
 /// [n, k] values of 0 to 15 as the [n, k / 2] bytes of kernels/quantize/int4.cl.
 Tensor packed(const Tensor& values) {
@@ -153,7 +147,8 @@ Tensor _weight_int4pack_mm_for_cpu(const Tensor& self, const Tensor& mat2, int64
     if (m == 0) return out;
     if (!cpu) {
       constexpr int64_t kShare = 32;
-      const Tensor x = aligned(self), weights = aligned(mat2), factors = aligned(scales);
+      const Tensor x = aligned(self, kVector), weights = aligned(mat2, kVector),
+                   factors = aligned(scales, kVector);
       launch(
           group_family.get(
               device, {{"TAG", type}, {"NQ", together}, {"SHARE", kShare}, {"ALIGNED_VECTORS", 1}}),
