@@ -45,10 +45,13 @@ def cuda_to_ocl() -> None:
     cuda_to_ocl.install()
 
 
+_MODULES = {"gguf": "torch_ocl.utils.gguf", "testing": "torch_ocl.testing"}
+
+
 def __getattr__(name: str) -> ModuleType:
-    """`torch_ocl.testing` without an import of its own."""
-    if name == "testing":
-        return importlib.import_module("torch_ocl.testing")
+    """`torch_ocl.gguf` and `torch_ocl.testing` without imports of their own."""
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -64,7 +64,7 @@ def products():
     for count in (1, 3, 11):
         keep.append(torch._weight_int4pack_mm_for_cpu(rows[:count], packed, 32, scales))
     keep.append(torch._weight_int8pack_mm(rows, bits.char(), scales[0, :, 0].contiguous()))
-    keep += blocks_of_bits(rows)
+    keep += blocks_of_bits(rows) + blocks_of_files(rows)
     keep += [x.to(torch.float8_e4m3fn).float(), x.t().to(torch.float8_e5m2).eq(1)]
     return keep
 
@@ -86,6 +86,20 @@ def blocks_of_bits(x):
     rows, scales, _ = ops.int8_vectorwise_quant(x[:, :37], 1.0)
     sums = ops.int8_linear_matmul(rows, rows)
     return [*keep, ops.int8_mm_dequant(sums, scales, scales, torch.half, scales)]
+
+
+def blocks_of_files(x):
+    """GGUF's formats: products of few rows and of more, rows by indices."""
+    from torch_ocl.utils.gguf import BLOCKS
+
+    ops, keep = torch.ops.torch_ocl, []
+    for name, (elements, size) in BLOCKS.items():
+        bits = torch.randint(0, 60, (11, size), dtype=torch.uint8).to("ocl")
+        rows = torch.randn(11, elements).to("ocl")
+        for count in (1, 3, 11):
+            keep.append(ops.gguf_linear(rows[:count], bits, name, x[0, :11].clone()))
+        keep.append(ops.gguf_embedding(bits, torch.tensor([10, 0]).to("ocl"), name, torch.half))
+    return keep
 
 
 @family
