@@ -20,7 +20,7 @@ HELPERS = {
         "as_cuda/tensor_types",
         "compile/replacement",
     },
-    "integrations": {"_choice", "_patches", "_stand_in"},
+    "integrations": {"_choice", "_gguf", "_patches", "_stand_in"},
 }
 #: Files that set something of others' all the same, and what. They name the device to torch, set up
 #: a program, or say why there is no device. The rest are objects of one graph, and counts.

@@ -1,4 +1,5 @@
-"""transformers: pipelines, the Trainer, offloaded caches, and where bitsandbytes quantises models.
+"""transformers: pipelines, the Trainer, offloaded caches, where bitsandbytes quantises models, and
+GGUF files that stay packed.
 Loading with device_map goes by accelerate's."""
 
 import functools
@@ -121,11 +122,52 @@ def _quantised_on_ocl(upstream: Callable[..., Any]) -> Callable[..., Any]:
     return update_device_map
 
 
+def _gguf_quantizer(module: ModuleType) -> None:
+    """The weights of a GGUF file stay packed on `ocl`. Upstream unpacks them where no device of its
+    own has kernels for them, and does not train beside them."""
+    kind = attribute(module, "GgufHfQuantizer")
+    trainable = attribute(kind, "is_trainable")
+    if not isinstance(trainable, property):
+        raise Absent("GgufHfQuantizer.is_trainable is no property")
+    wrap(kind, "update_device_map", _remembers_its_device)
+    wrap(kind, "get_state_dict", _keeps_packed)
+    kind.is_trainable = property(lambda self: _is_packed(self) or trainable.fget(self))
+
+
+def _remembers_its_device(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    def update_device_map(self: Any, device_map: Any) -> Any:
+        found = upstream(self, device_map)
+        places = found.values() if isinstance(found, dict) else ()
+        kinds = {torch.device(place).type for place in places}
+        self._all_on_ocl = kinds == {"ocl"}
+        return found
+
+    return update_device_map
+
+
+def _is_packed(quantizer: Any) -> bool:
+    # An architecture that is "supported" goes another way, by modules of upstream's own.
+    unpacked = quantizer.quantization_config.dequantize or quantizer.supported
+    return getattr(quantizer, "_all_on_ocl", False) and not unpacked
+
+
+def _keeps_packed(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    def get_state_dict(self: Any, checkpoint_file: str, model: Any) -> Any:
+        if not _is_packed(self):
+            return upstream(self, checkpoint_file, model)
+        from torch_ocl.integrations import _gguf
+
+        return _gguf.state_of(checkpoint_file, model, self.dtype)
+
+    return get_state_dict
+
+
 PATCHES = {
     "transformers.cache_utils": _cache_utils,
     "transformers.pipelines.base": _pipelines,
     "transformers.quantizers.quantizer_bnb_4bit": _quantizer,
     "transformers.quantizers.quantizer_bnb_8bit": _quantizer,
+    "transformers.quantizers.quantizer_gguf": _gguf_quantizer,
     "transformers.training_args": _training_args,
     "transformers.utils.import_utils": _import_utils,
 }

@@ -380,6 +380,25 @@ def _():
     assert sentences(None).device.type == "ocl"
 
 
+# ---- GGUF files ----
+
+
+@check("transformers", "from_pretrained of a GGUF file, packed", integration="transformers")
+def _(device):
+    from transformers import AutoModelForCausalLM
+
+    from tests.gguf_files import write_llama
+    from torch_ocl.utils.gguf import GGUFTensor
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_llama(os.path.join(folder, "model.gguf"))
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, gguf_file="model.gguf", device_map=device
+        )
+    assert isinstance(model.lm_head.weight, GGUFTensor) == (device == "ocl")
+    return model(torch.tensor([[1, 7, 3]], device=device)).logits
+
+
 # ---- torchao ----
 
 
