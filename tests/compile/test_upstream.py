@@ -452,6 +452,8 @@ def test_dtypes_of_memory(monkeypatch):
     kind = ir.MutationLayoutSHOULDREMOVE
     upstream = classmethod(kind.realize_into.__func__.__wrapped__)
     monkeypatch.setattr(kind, "realize_into", upstream)
+    # It is written in place where an earlier graph has called the view as an eager op.
+    monkeypatch.setattr(fallbacks, "forget", lambda: None)
     assert test_mutations.differs_in_halves(torch.int32)
 
 
