@@ -23,6 +23,7 @@ _COSTS = {
     "pow": 40,
     "special": 80,
     "lanes": 40,
+    "called": 40,
 }
 _DEAR = ("EXP", "TANH", "NORMAL", "RANDOM", "log", "sin", "cos", "tan", "erf", "exp", " / ", "sqrt")
 

@@ -316,6 +316,8 @@ class Renderer:
     def _special(self, value: Value, width: int) -> str:
         return self._each(value, width, value.attrs["function"], None)
 
+    _called = _special
+
     def _each(self, value: Value, width: int, function: str, tag: str | None) -> str:
         first = f"{tag}, " if tag else ""
         to = c_type(value.dtype, width)
