@@ -124,9 +124,9 @@ def test_nothing_is_forced_after_the_block():
 
 @pytest.fixture(scope="module")
 def told():
-    """What a process says whose variables name the last implementation of each engine, and one
-    whose variables name none. Attention is asked for a kernel only where it isn't composed of
-    others, the last of sdpa's."""
+    """Two processes say which kernels they choose: one with the last implementation of each engine
+    in its variables, and one with names that are none. Attention's choice comes with fused kernels
+    alone, which aren't the last of sdpa's."""
     script = """
 from contextlib import nullcontext
 import torch_ocl.testing as testing

@@ -26,7 +26,7 @@ def install() -> None:
         self.ocl_groups_small = on_ocl and not config.combo_kernels
         if not self.ocl_groups_small:
             return upstream_init(self, nodes)
-        # What is small takes no memory to speak of.
+        # Small results take no memory to speak of.
         limits = {
             "combo_kernel_peak_memory_increase_gb": None,
             "combo_kernel_peak_memory_pct_threshold": None,
