@@ -122,7 +122,6 @@ Plan make_plan(const Description& d) {
   plan.rounded_terms = d.rounded_terms;
   plan.exact_terms = d.exact_terms;
   plan.windows = d.windows;
-  plan.pieces = d.pieces;
   plan.compute_tag = compute;
   plan.compute_size = compute_size_of(dtype);
   plan.a_tag = tag(d.a.dtype);
@@ -192,12 +191,6 @@ bool takes_k_blocking(const Description& description) {
   return plan.device.is_cpu() && k_blocking.refuse(plan) == nullptr;
 }
 
-bool takes_pieces(const Description& d) {
-  if (d.m == 0 || d.n == 0 || d.batch != 1 || d.m >= d.n || d.b.row_stride != 1) return false;
-  const Plan plan = make_plan(d);
-  return taker_of_pieces(plan.device).refuse(plan) == nullptr;
-}
-
 bool wants_contiguous_k(const Description& description) {
   // A copied float is worth that many terms.
   constexpr int64_t kLeastSize = 64, kLeastUses = 512;
@@ -236,6 +229,13 @@ void run(const Description& d, const Epilogue* epilogue) {
   Plan plan = make_plan(d);
   plan.epilogue = epilogue;
   run_batches(plan);
+}
+
+bool run_pieces(const Description& d, const PiecesOfB& pieces) {
+  if (d.m == 0 || d.batch != 1 || d.m >= d.n || d.b.row_stride != 1) return false;
+  Plan plan = make_plan(d);
+  plan.pieces = &pieces;
+  return run_plan_of_pieces(plan);
 }
 
 }  // namespace ocl::gemm

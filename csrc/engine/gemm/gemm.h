@@ -55,8 +55,6 @@ struct Description {
   uint64_t a_part = 0, b_part = 0;
   /// The operand that lies in the windows of a convolution (windows.h), if one does.
   const Windows* windows = nullptr;
-  /// The other tensors, where b's columns lie in several. Only where takes_pieces().
-  const PiecesOfB* pieces = nullptr;
   bool b_packed = false;  // b is what pack() made of it: b.data, and b.dtype as panels_for'
 };
 
@@ -75,8 +73,9 @@ void run(const Description& description, const Epilogue* epilogue = nullptr);
 /// over a long k (kernels/gemm/k_blocking.cl).
 bool takes_k_blocking(const Description& description);
 
-/// Whether a kernel takes b in pieces: few rows, and columns that are contiguous.
-bool takes_pieces(const Description& description);
+/// run() for a b whose columns lie in several tensors. False, and nothing is enqueued, where no
+/// kernel takes it: they take few rows, and columns that are contiguous.
+bool run_pieces(const Description& description, const PiecesOfB& pieces);
 
 /// Whether run() is so much faster with a's rows and b's columns contiguous that it pays to
 /// copy them: Hopper's matrix instructions for 8-bit integers and TF32 read them only so.

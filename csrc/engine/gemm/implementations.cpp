@@ -44,6 +44,9 @@ constexpr const Implementation* kOfWindowsOnWaveGpu[] = {&wave_matrix, &tiled};
 // Operands that are bfloat16x3's parts.
 constexpr const Implementation* kOfParts[] = {&tensor_core};
 
+// The columns of b lie in several tensors.
+constexpr const Implementation* kOfPieces[] = {&skinny_dot, &group_dot};
+
 std::string describe(const Plan& plan) {
   const Arguments& p = plan.problem;
   return "gemm " + std::to_string(p.batch) + "x" + std::to_string(p.m) + "x" + std::to_string(p.n) +
@@ -86,22 +89,12 @@ std::span<const Implementation* const> implementations_of_windows(const Device& 
 
 std::span<const Implementation* const> all_implementations_of_windows() { return kAllOfWindows; }
 
-const Implementation& taker_of_pieces(const Device& device) {
-  return device.is_cpu() ? skinny_dot : group_dot;
-}
-
 void run_plan(const Plan& plan) {
   const DispatchBlock block(engine);  // some choose again
   // A packed operand is for that kernel alone, small as the product may be.
   if (plan.b_packed) {
     if (dispatch_is_traced()) trace_dispatch(engine, describe(plan) + ": packed runs");
     packed.run(plan);
-    return;
-  }
-  if (plan.pieces != nullptr) {
-    const Implementation& one = taker_of_pieces(plan.device);
-    if (dispatch_is_traced()) trace_dispatch(engine, describe(plan) + ": " + one.name + " runs");
-    one.run(plan);
     return;
   }
   if (plan.windows != nullptr) return run_listed(plan);
@@ -111,6 +104,17 @@ void run_plan(const Plan& plan) {
     return;
   }
   run_listed(plan);
+}
+
+bool run_plan_of_pieces(const Plan& plan) {
+  const DispatchBlock block(engine);
+  // One that is left out isn't needed: the caller has a product for each piece.
+  for (const Implementation* one : kOfPieces) {
+    if (!accepts(engine, *one, plan, describe)) continue;
+    one->run(plan);
+    return true;
+  }
+  return false;
 }
 
 void run_again(const Plan& plan) {

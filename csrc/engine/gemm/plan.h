@@ -88,6 +88,8 @@ Plan make_plan(const Description& description);
 
 /// Runs the first implementation that takes the plan, or as the tuner says.
 void run_plan(const Plan& plan);
+/// Runs the first implementation that takes b in pieces; false if none does.
+bool run_plan_of_pieces(const Plan& plan);
 /// Runs the first one, for an implementation that made another product of its plan or that failed:
 /// it may have been chosen by the tuner.
 void run_again(const Plan& plan);
@@ -97,9 +99,6 @@ std::span<const Implementation* const> implementations(const Device& device);
 /// Those that find an operand in windows: the device's, and all devices'.
 std::span<const Implementation* const> implementations_of_windows(const Device& device);
 std::span<const Implementation* const> all_implementations_of_windows();
-
-/// The one that takes b in pieces.
-const Implementation& taker_of_pieces(const Device& device);
 
 /// Runs the plan as the tuner found best for its class of shapes, looking for that at first. False
 /// if the tuner is off or prefers the order of implementations().

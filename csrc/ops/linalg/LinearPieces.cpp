@@ -18,7 +18,8 @@ constexpr size_t kMostPieces = 3;
 bool in_pieces(const Tensor& input, at::TensorList weights, const Tensor& out) {
   const Tensor& first = weights.front();
   const auto fits = [&](const Tensor& weight) {
-    return weight.strides() == first.strides() && !weight.is_neg() && weight.size(0) > 0;
+    return weight.strides() == first.strides() && weight.is_conj() == first.is_conj() &&
+           !weight.is_neg() && weight.size(0) > 0;
   };
   if (weights.size() > kMostPieces || !std::ranges::all_of(weights, fits) || input.is_neg() ||
       input.size(1) == 0) {
@@ -32,7 +33,6 @@ bool in_pieces(const Tensor& input, at::TensorList weights, const Tensor& out) {
   description.a = gemm_operand(input);
   description.b = gemm_operand(first.t());
   description.out = gemm_operand(out);
-  description.pieces = &pieces;
   pieces.second = pieces.third = description.n;
   if (weights.size() > 1) {
     pieces.second = first.size(0);
@@ -42,9 +42,7 @@ bool in_pieces(const Tensor& input, at::TensorList weights, const Tensor& out) {
     pieces.third = pieces.second + weights[1].size(0);
     pieces.third_data = weights[2].const_data_ptr();
   }
-  if (!gemm::takes_pieces(description)) return false;
-  gemm::run(description);
-  return true;
+  return gemm::run_pieces(description, pieces);
 }
 
 /// input @ weight^T for each weight, side by side: (rows, k) and (columns, k) each give (rows, all
@@ -62,8 +60,12 @@ Tensor linear_pieces(const Tensor& input, at::TensorList weights,
                 input.scalar_type(), " on ", input.device());
     columns += weight.size(0);
   }
+  const at::ScalarType type = input.scalar_type(), wanted = dtype.value_or(type);
+  const bool is_half = type == at::kHalf || type == at::kBFloat16;
+  TORCH_CHECK(wanted == type || (is_half && wanted == at::kFloat), "linear_pieces: sums of ", type,
+              " aren't stored as ", wanted);
   const c10::DeviceGuard guard(input.device());
-  const auto options = input.options().dtype(dtype.value_or(input.scalar_type()));
+  const auto options = input.options().dtype(wanted);
   Tensor out = at::empty({input.size(0), columns}, options);
   if (out.numel() == 0 || in_pieces(input, weights, out)) return out;
   int64_t first = 0;
