@@ -15,15 +15,6 @@
 #ifndef E
 #define E f32
 #endif
-#ifndef ROWS
-#define ROWS 4
-#endif
-#ifndef NQ
-#define NQ 1
-#endif
-#ifndef SHARE
-#define SHARE 32
-#endif
 
 #define AT(p, element) ((p) + (ulong)(element) * STORAGE_SIZE(E))
 #ifdef BIAS
@@ -79,10 +70,7 @@ kernel ITEM_BY_ITEM void product4(global const char* x_base, const ulong x_offse
   for (uint r = 0; r < ROWS; r++) {
     const uint row = min(row0 + r, n - 1);
     const float bias = BIAS_AT(row);
-#pragma unroll
-    for (uint q = 0; q < NQ; q++) {
-      if (q < rows) STORE_FROM(E, f32, out, (ulong)q * n + row, sum16(total[r][q]) + bias);
-    }
+    STORE_COLUMN(E, out, row, sum16(total[r][q]) + bias);
   }
 }
 #else
@@ -134,11 +122,6 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void product4_group(
   }
   SUM_OF_SHARES(sums, total, NQ, item, share, SHARE);
   if (share > 0 || row >= n) return;
-#pragma unroll
-  for (uint q = 0; q < NQ; q++) {
-    if (q < rows) {
-      STORE_FROM(E, f32, out_base + out_offset, (ulong)q * n + row, sums[q][item] + BIAS_AT(row));
-    }
-  }
+  STORE_COLUMN(E, out_base + out_offset, row, sums[q][item] + BIAS_AT(row));
 }
 #endif

@@ -9,16 +9,6 @@
 #include "quantize/gguf.clh"
 #include "quantize/sums.clh"
 
-#ifndef ROWS
-#define ROWS 4
-#endif
-#ifndef NQ
-#define NQ 1
-#endif
-#ifndef SHARE
-#define SHARE 32
-#endif
-
 #ifdef BIAS
 #define BIAS_AT(row) LOAD_AS(f32, E, bias_base + bias_offset, row)
 #else
@@ -75,12 +65,7 @@ kernel ITEM_BY_ITEM void gguf_product(OPERANDS) {
   for (uint r = 0; r < ROWS; r++) {
     const uint row = min(row0 + r, n - 1);
     const float bias = BIAS_AT(row);
-#pragma unroll
-    for (uint q = 0; q < NQ; q++) {
-      if (q < rows) {
-        STORE_FROM(E, f32, out_base + out_offset, (ulong)q * n + row, sum16(total[r][q]) + bias);
-      }
-    }
+    STORE_COLUMN(E, out_base + out_offset, row, sum16(total[r][q]) + bias);
   }
 }
 #else
@@ -112,11 +97,6 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void gguf_product_group(O
   }
   SUM_OF_SHARES(sums, total, NQ, item, share, SHARE);
   if (share > 0 || row >= n) return;
-#pragma unroll
-  for (uint q = 0; q < NQ; q++) {
-    if (q < rows) {
-      STORE_FROM(E, f32, out_base + out_offset, (ulong)q * n + row, sums[q][item] + BIAS_AT(row));
-    }
-  }
+  STORE_COLUMN(E, out_base + out_offset, row, sums[q][item] + BIAS_AT(row));
 }
 #endif

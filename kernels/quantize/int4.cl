@@ -11,17 +11,6 @@
 #ifndef TAG
 #define TAG f32
 #endif
-#ifndef ROWS
-#define ROWS 4
-#endif
-#ifndef NQ
-#define NQ 1
-#endif
-
-#ifndef SHARE
-#define SHARE 32
-#endif
-
 #define AT(p, element) ((p) + (ulong)(element) * STORAGE_SIZE(TAG))
 
 /// The scale and what bits of 0 become: bits * scale.x + scale.y.
@@ -87,10 +76,7 @@ kernel ITEM_BY_ITEM void int4_product(global const char* x_base, const ulong x_o
   }
 #pragma unroll
   for (uint r = 0; r < ROWS; r++) {
-#pragma unroll
-    for (uint q = 0; q < NQ; q++) {
-      if (q < rows) STORE(TAG, out, (ulong)q * n + row0 + r, sum16(total[r][q]));
-    }
+    STORE_COLUMN(TAG, out, row0 + r, sum16(total[r][q]));
   }
 }
 
@@ -145,10 +131,7 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void int4_product_group(
   }
   SUM_OF_SHARES(sums, total, NQ, item, share, SHARE);
   if (share > 0 || row >= n) return;
-#pragma unroll
-  for (uint q = 0; q < NQ; q++) {
-    if (q < rows) STORE(TAG, out_base + out_offset, (ulong)q * n + row, sums[q][item]);
-  }
+  STORE_COLUMN(TAG, out_base + out_offset, row, sums[q][item]);
 }
 
 /// The weights as floats [n, k], for products that are worth it. Global size: n * k / 32 or more.
