@@ -5,11 +5,14 @@ import functools
 import pytest
 import torch
 import torch.nn.functional as F
+import transformers
 from torch import nn
 
 import torch_ocl.inductor.passes  # noqa: F401
+import torch_ocl.testing as testing
 from tests.as_gpu import run_as_gpu
 from tests.compile.test_combo_kernels import launches
+from torch_ocl import _C
 
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-9, torch.float16: 2e-2, torch.bfloat16: 5e-2}
 
@@ -216,12 +219,69 @@ def test_linear_pieces_keep_infinities_apart():
     torch.testing.assert_close(found, expected, equal_nan=True)
 
 
+def test_linear_pieces_of_conjugates_and_integers():
+    x, a, b = (torch.randn(n, 8, dtype=torch.complex64) for n in (2, 5, 6))
+    expected = x @ torch.cat([a.conj(), b]).t()
+    ours, a, b = x.to("ocl"), a.to("ocl"), b.to("ocl")
+    torch.testing.assert_close(torch.ops.ocl.linear_pieces(ours, [a.conj(), b]).cpu(), expected)
+    expected = x @ torch.cat([a.cpu(), b.cpu()]).conj().t()
+    torch.testing.assert_close(
+        torch.ops.ocl.linear_pieces(ours, [a.conj(), b.conj()]).cpu(), expected
+    )
+    x, weight = torch.randint(-9, 9, (3, 8)), torch.randint(-9, 9, (5, 8))
+    found = torch.ops.ocl.linear_pieces(x.to("ocl"), [weight.to("ocl")] * 2).cpu()
+    assert torch.equal(found, x @ torch.cat([weight, weight]).t())
+
+
+def test_a_kernel_that_is_left_out_takes_no_pieces():
+    """The engine's list decides, as for other products."""
+    x, weight = torch.randn(2, 64, device="ocl"), torch.randn(40, 64, device="ocl")
+    with testing.dispatches() as lines:
+        expected = torch.ops.ocl.linear_pieces(x, [weight, weight])
+    (line,) = [line for line in lines if line.endswith(" runs")]
+    assert ", pieces: " in line
+    name = line.removesuffix(" runs").rpartition(" ")[2]
+    _C.set_left_out(0, [("gemm", name, "wrong")])
+    try:
+        with testing.dispatches() as lines:
+            found = torch.ops.ocl.linear_pieces(x, [weight, weight])
+    finally:
+        _C.set_left_out(0, [])
+    torch.testing.assert_close(found, expected)
+    running = [line for line in lines if line.endswith(" runs")]
+    assert running and not any(f"{name} runs" in line for line in running)
+
+
+@pytest.mark.parametrize("wrapper", ["cpp_wrapper", "aoti"])
+@torch.no_grad()
+def test_pieces_are_called_from_cpp(wrapper, tmp_path):
+    module, x = Attention().eval(), torch.randn(1, 1, 24)
+    expected = module(x)
+    module, x = module.to("ocl"), x.to("ocl")
+    if wrapper == "aoti":
+        exported = torch.export.export(module, (x,))
+        path = torch._inductor.aoti_compile_and_package(
+            exported, package_path=str(tmp_path / "model.pt2")
+        )
+        function = torch._inductor.aoti_load_package(path)
+    else:
+        function = torch.compile(module, fullgraph=True, options={"cpp_wrapper": True})
+    function(x)
+    found, count = launches(lambda: function(x))
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-4)
+    assert count <= 2
+
+
 def test_linear_pieces_says_what_it_wants():
     x = torch.randn(2, 8, device="ocl")
     with pytest.raises(RuntimeError, match="weights of 8 columns of"):
         torch.ops.ocl.linear_pieces(x, [torch.randn(3, 7, device="ocl")])
     with pytest.raises(RuntimeError, match="weights of 8 columns of"):
         torch.ops.ocl.linear_pieces(x, [torch.randn(3, 8, device="ocl").half()])
+    with pytest.raises(RuntimeError, match="aren't stored as Int"):
+        torch.ops.ocl.linear_pieces(x, [torch.randn(3, 8, device="ocl")], dtype=torch.int32)
+    with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+        torch.ops.ocl.linear_pieces(x.bool(), [torch.ones(3, 8, device="ocl").bool()])
     with pytest.raises(RuntimeError, match="at least one weight"):
         torch.ops.ocl.linear_pieces(x, [])
     torch.library.opcheck(
@@ -266,7 +326,6 @@ def test_small_kernels_of_sizes_that_change():
 @torch.no_grad()
 def test_launches_of_a_decoders_layer():
     """A token of transformers' Llama, over a static cache: 9 launches for each layer."""
-    transformers = pytest.importorskip("transformers")
     counts = []
     for layers in (1, 2):
         torch._dynamo.reset()

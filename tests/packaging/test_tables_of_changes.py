@@ -94,7 +94,8 @@ def test_the_tests_exist(folder):
 def test_each_test_of_a_change_is_named():
     """Those of Inductor are by function, the others by module."""
     named = " ".join(row["Test"] for row in rows("upstream").values())
-    tests = re.findall(r"^def (test_\w+)\(", TESTS["test_upstream.py"].read_text(), re.MULTILINE)
+    files = [TESTS[name].read_text() for name in ("test_upstream.py", "test_upstream_results.py")]
+    tests = re.findall(r"^def (test_\w+)\(", "".join(files), re.MULTILINE)
     assert [test for test in tests if f"::{test}`" not in named] == []
     words = re.findall(r" -k ([\w.]+)`", named)
     assert [c for c in PROGRAMS if not any(c.startswith(word + ".") for word in words)] == []

@@ -12,8 +12,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import torch
-
 from torch_ocl.upstream.compile.replacement import replace
 
 #: Ops that lowerings have called, and those that had no lowering, since a graph on ocl began.
@@ -24,14 +22,9 @@ _made: set[Any] = set()
 def install() -> None:
     """Applies the changes, once."""
     from torch._inductor import graph, lowering
-    from torch._inductor.fx_passes import post_grad
     from torch._inductor.virtualized import V
 
-    handler, make, passes = (
-        lowering.fallback_handler,
-        graph.make_fallback,
-        post_grad.post_grad_passes,
-    )
+    handler, make = lowering.fallback_handler, graph.make_fallback
 
     @functools.wraps(handler)
     def fallback_handler(kernel: Any, add_to_fallback_set: bool = True) -> Any:
@@ -45,24 +38,12 @@ def install() -> None:
         _made.add(op)
         return make(op, *args, **kwargs)
 
-    @functools.wraps(passes)
-    def post_grad_passes(gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
-        if any(_is_on_ocl(node) for node in gm.graph.nodes):
-            forget()
-        return passes(gm, *args, **kwargs)
-
     replace("fallback_handler", handler, fallback_handler)
-    replace("post_grad_passes", passes, post_grad_passes)
     graph.make_fallback = make_fallback
 
 
-def _is_on_ocl(node: torch.fx.Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.device.type == "ocl"
-
-
 def forget() -> None:
-    """Takes back what graphs have left behind."""
+    """Takes back what graphs have left behind (graph_passes.py calls it for each)."""
     from torch._inductor import lowering
 
     for op in _made:

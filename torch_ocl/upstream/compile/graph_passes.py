@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from torch_ocl.upstream.compile import fallbacks
 from torch_ocl.upstream.compile.replacement import replace
 
 
@@ -24,6 +25,7 @@ def install() -> None:
         if any(_is_ours(node.meta.get("val")) for node in gm.graph.nodes):
             from torch_ocl.inductor import passes
 
+            fallbacks.forget()
             passes.run(gm.graph)
         return upstream(gm, is_inference, **kwargs)
 
