@@ -61,7 +61,7 @@ WITHOUT_CHOICE = {
     "segment_reduce",
     "unpack_pivots",
 }
-SAMPLES = 1
+SAMPLES = 2
 
 
 def folders():
