@@ -60,6 +60,19 @@ def test_in_bfloat16_and_unpacked(tmp_path):
     assert (logits - wanted).norm() < 0.05 * wanted.norm()
 
 
+@pytest.mark.parametrize("places", [["ocl", "cpu"], [0, "cpu"]])
+def test_weights_in_several_places_are_unpacked(places):
+    """Only their places are asked here: upstream loads them."""
+    from transformers import GgufConfig
+    from transformers.quantizers.quantizer_gguf import GgufHfQuantizer
+
+    quantizer = GgufHfQuantizer(GgufConfig())
+    quantizer.update_device_map(dict(zip("ab", places, strict=True)))
+    assert quantizer._all_on_ocl is False
+    quantizer.update_device_map({"": "ocl:0"})
+    assert quantizer._all_on_ocl is True
+
+
 def test_a_low_rank_matrix_trains_beside_them(tmp_path):
     from peft import LoraConfig, get_peft_model
 
