@@ -178,7 +178,7 @@ cl_program Compiler::build(const std::string& name, const Source& source,
     return api().clBuildProgram(program, 1, &id, all_options.c_str(), nullptr, nullptr);
   };
   code = attempt();
-  if (code != CL_SUCCESS && device_.quirks().fails_beside_others) code = attempt();
+  if (code == CL_BUILD_PROGRAM_FAILURE && device_.quirks().fails_beside_others) code = attempt();
   const std::string log = build_log(program, device_);
   if (code != CL_SUCCESS) {
     api().clReleaseProgram(program);
