@@ -125,9 +125,9 @@ VARIABLES = {
         "features to leave out though the device has them, to test what a lesser one would "
         "do: any of `fp64`, `fp16`, `subgroups`, `int64_atomics`, `work_group_reduce`, "
         "`tensor_cores`, `warpgroup_mma`, `assembled_local_memory` and `fast_bfloat16` (Hopper's; "
-        "the last one for [float32](differences.md#float32-on-hopper)), `bf16_dot` "
-        "and `int8_dot` (x86's AVX512-BF16 and AVX512-VNNI), `system_svm` (addresses as "
-        "kernels' arguments), `unified_memory` (a device that uses the host's memory), "
+        "the last one for [float32](differences.md#float32-on-hopper)), `avx512`, "
+        "`bf16_dot`, `int8_dot` and `amx` (x86's AVX-512, AVX512-BF16, AVX512-VNNI and AMX), "
+        "`system_svm` (addresses as kernels' arguments), `unified_memory` (a device that uses the host's memory), "
         "`command_buffers` (of graphs' replays)"
     ),
     "TORCH_OCL_COMMAND_BUFFERS": (

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "opencl/amx.h"
 #include "opencl/device_assert.h"
 #include "opencl/environment.h"
 #include "opencl/log.h"
@@ -174,8 +175,10 @@ void probe_vendor(cl_device_id id, DeviceProperties& p) {
                         CL_DEVICE_SVM_FINE_GRAIN_SYSTEM) != 0;
 #if defined(__x86_64__)
     // The device is this processor.
+    p.has_avx512 = __builtin_cpu_supports("avx512f");
     p.has_bf16_dot = __builtin_cpu_supports("avx512bf16");
     p.has_int8_dot = __builtin_cpu_supports("avx512vnni");
+    p.has_amx = p.has_int8_dot && processor_has_amx();
 #endif
   } else if (has_word(extensions, "cl_nv_device_attribute_query")) {
     const cl_uint major = number<cl_uint>(id, kComputeCapabilityMajorNv, 0);
@@ -210,8 +213,10 @@ std::vector<FeatureFlag> unwanted_features() {
       {"warpgroup_mma", &DeviceProperties::has_warpgroup_mma},
       {"fast_bfloat16", &DeviceProperties::has_fast_bfloat16},
       {"assembled_local_memory", &DeviceProperties::has_assembled_local_memory},
+      {"avx512", &DeviceProperties::has_avx512},
       {"bf16_dot", &DeviceProperties::has_bf16_dot},
       {"int8_dot", &DeviceProperties::has_int8_dot},
+      {"amx", &DeviceProperties::has_amx},
       {"system_svm", &DeviceProperties::has_system_svm},
       {"unified_memory", &DeviceProperties::host_unified_memory},
       {"command_buffers", &DeviceProperties::has_command_buffers}};

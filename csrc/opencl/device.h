@@ -65,8 +65,11 @@ struct DeviceProperties {
   /// Programs assembled from PTX may have kAssembledLocalMemory (see retarget.h). It follows from
   /// the compute capability, since OpenCL has no question for it.
   bool has_assembled_local_memory = false;
+  bool has_avx512 = false;    // x86's AVX-512, and a driver that compiles assembly
   bool has_bf16_dot = false;  // x86's AVX512-BF16, and a driver that compiles assembly
   bool has_int8_dot = false;  // x86's AVX512-VNNI, and such a driver
+  /// x86's AMX for bfloat16 and int8, such a driver, and a system that lets this process use it.
+  bool has_amx = false;
   /// There are command buffers (cl_khr_command_buffer) of a version whose functions are known. They
   /// can be enqueued while they execute, on a plain queue, with these flags.
   bool has_command_buffers = false;

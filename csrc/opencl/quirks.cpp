@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "opencl/amx.h"
 #include "opencl/device.h"
 
 namespace ocl {
@@ -85,8 +86,10 @@ void correct_properties(DeviceProperties& p) {
   // interprets kernels, give up.
   const bool compiles_assembly =
       is_intel_cpu(p) || (is_pocl(p) && p.driver_version.starts_with("3."));
+  p.has_avx512 &= compiles_assembly;
   p.has_bf16_dot &= compiles_assembly;
   p.has_int8_dot &= compiles_assembly;
+  p.has_amx = p.has_amx && compiles_assembly && system_allows_amx();
   // PoCL 3.1 lists OpenCL C 3.0 among its versions, but names 1.2 as its OpenCL C version, and
   // -cl-std=CL3.0 gains nothing: it has neither sub-groups nor work-group functions. 1.2 is its
   // well-trodden path.

@@ -104,8 +104,10 @@ py::dict properties_dict(const DeviceProperties& p) {
   d["has_tensor_cores"] = p.has_tensor_cores;
   d["has_warpgroup_mma"] = p.has_warpgroup_mma;
   d["has_assembled_local_memory"] = p.has_assembled_local_memory;
+  d["has_avx512"] = p.has_avx512;
   d["has_bf16_dot"] = p.has_bf16_dot;
   d["has_int8_dot"] = p.has_int8_dot;
+  d["has_amx"] = p.has_amx;
   d["extensions"] = p.extensions;
   return d;
 }

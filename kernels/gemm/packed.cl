@@ -37,7 +37,9 @@ typedef TYPEV(R, WIDTH) V;
 // k is packed in chunks: enough work for a work-item, and few enough rows for the TLB.
 #define PACK_K 64
 
-#if K_PACK == 4
+#ifdef AMX
+#include "gemm/amx.clh"
+#elif K_PACK == 4
 #include "gemm/dot_int8.clh"
 #elif K_PACK == 2
 #include "gemm/dot_bf16.clh"
@@ -103,8 +105,10 @@ typedef TYPE(R) E;  // of a panel
     }                                                                                         \
   } while (0)
 #endif
+#ifndef PACK_ROWS
 #define PACK_ROWS() PACK(IN0, MR, source, p.a.row, p.a.column, p.flags& kConjugateA)
 #define PACK_COLUMNS() PACK(IN1, NR, source, p.b.column, p.b.row, p.flags& kConjugateB)
+#endif
 #else
 #define LOAD_VALUE(TAG, index, conjugate) CONJUGATE(LOAD_AS(C, TAG, source, index), conjugate)
 #define PACK_ROWS()                                                                       \
@@ -159,7 +163,9 @@ kernel ITEM_BY_ITEM void gemm_pack(OPERANDS, const PackedArguments panels) {
   }
 }
 
-#if K_PACK == 1
+#ifdef FMA_ROWS
+#include "gemm/fma_rows.clh"
+#elif K_PACK == 1
 /// One tile's product of row panel x and column panel y over [start, end) of the panels' depth.
 static inline void multiply_tile(global const E* x, global const E* y, ulong start, ulong end,
                                  private V* total) {
@@ -215,7 +221,8 @@ static inline void multiply_tile(global const E* x, global const E* y, ulong sta
   }                                                                    \
   value = ACTIVATE_LANES(value)
 
-/// Global size: n / NC * splits, m / (MR * block), batch.
+/// Global size: n / NC * splits, m / (MR * block), batch. With PACK_B the work-item packs its part
+/// of b first, which then lies in its core's cache.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_packed(
     OPERANDS, const PackedArguments panels) {
   const ulong row_panels = (p.m + MR - 1) / MR, column_panels = (p.n + NC - 1) / NC;
@@ -230,12 +237,40 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
       (zb * column_panels + jn) * depth * NR;
   const ulong column0 = jn * NC;
   const uint columns = min((ulong)NC, p.n - column0);
+#ifdef PACK_B
+  {
+    const uint valid = columns;
+    global const char* source = b + column0 * p.b.column * STORAGE_SIZE(IN1);
+    global E* panel = (global E*)y;
+    PACK_COLUMNS();
+  }
+#endif
   const ulong first = get_global_id(1) * panels.block;
   const ulong last = min(first + panels.block, row_panels);
+#ifdef AMX
+  V totals[MOST_PANELS * MR * NV];
+  global const E* x = (global const E*)workspace + (za * row_panels + first) * depth * MR;
+#ifdef B_IN_PLACE
+  // The last columns' tile reaches back to others, which it leaves alone.
+  const ulong from = min(column0, p.n - (ulong)NC);
+  const uint idle = column0 - from;
+  multiply_panels(x, (global const PackedElement*)b + from * p.b.column, p.b.column, last - first,
+                  depth, p.k, DEPTH(start), DEPTH(end), totals);
+#else
+  multiply_panels(x, y, last - first, depth, DEPTH(start), DEPTH(end), totals);
+#endif
+#endif
+#ifndef B_IN_PLACE
+  const uint idle = 0;
+#endif
   for (ulong im = first; im < last; im++) {
-    global const E* x = (global const E*)workspace + (za * row_panels + im) * depth * MR;
+#ifdef AMX
+   private const V* tile = totals + (im - first) * MR * NV;
+#else
     V tile[MR * NV];
+    global const E* x = (global const E*)workspace + (za * row_panels + im) * depth * MR;
     multiply_tile(x, y, DEPTH(start), DEPTH(end), tile);
+#endif
     const ulong row0 = im * MR;
     const uint rows = min((ulong)MR, p.m - row0);
 #if PARTS == 1
@@ -271,7 +306,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
     workspace += panels.sums;
     for (uint i = 0; i < rows; i++) {
       for (uint j = 0; j < columns; j++) {
-        const T sum = sums[i * NC + j];
+        const T sum = sums[i * NC + j + idle];
         EPILOGUE_OR_SPLIT(z, split, row0 + i, column0 + j, sum);
       }
     }

@@ -49,15 +49,52 @@ def test_tiled(dtypes):
     assert ": tiled runs" in trace
 
 
-def test_bfloat16_without_its_instruction():
-    """Processors that have AVX512-BF16 take panels of pairs, others panels of floats."""
-    run_script(EVERY_SHAPE, "bfloat16", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT="bf16_dot")
+# What an x86 processor may lack of its instructions, from none to all.
+@pytest.mark.parametrize("without", ["", "amx", "amx,bf16_dot"])
+def test_bfloat16_without_its_instruction(without):
+    """By AMX's tiles, by AVX512-BF16's panels of pairs, or by panels of floats."""
+    run_script(EVERY_SHAPE, "bfloat16", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT=without)
 
 
-@pytest.mark.parametrize("without", ["", "int8_dot"])
+@pytest.mark.parametrize("without", ["", "amx", "amx,int8_dot"])
 def test_int8_with_and_without_its_instruction(without):
-    """Processors that have AVX512-VNNI take panels of four, others panels of ints."""
+    """By AMX's tiles, by AVX512-VNNI's panels of four, or by panels of ints."""
     run_script(EVERY_SHAPE, "int8", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT=without)
+
+
+def test_float32_by_the_compilers_loop():
+    """Where the processor has no AVX-512, or the driver compiles no assembly."""
+    run_script(EVERY_SHAPE, "float32", TORCH_OCL_GEMM="packed", TORCH_OCL_WITHOUT="avx512")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    "m, n, k", [(5, 32, 64), (8, 50, 96), (31, 333, 257), (64, 1000, 40), (129, 95, 4129)]
+)
+def test_few_rows_of_bfloat16(m, n, k, turned):
+    """AMX takes a linear layer's weight as it lies: with columns and a sum that fill no tile, an
+    addend, and the transposed result."""
+    generator = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(s, k, generator=generator).bfloat16() for s in (m, n))
+    addend = torch.randn(m, n, generator=generator).bfloat16()
+    wanted = x.double() @ weight.double().t() + addend.double()
+    x, weight, addend = (t.to("ocl") for t in (x, weight, addend))
+    if turned:
+        got = torch.addmm(addend.t(), weight, x.t()).t()
+    else:
+        got = torch.addmm(addend, x, weight.t())
+    bound = 2**-8 * wanted.abs() + 2**-16 * k**0.5
+    assert ((got.cpu().double() - wanted).abs() <= bound).all()
+
+
+def test_few_columns_side_by_side():
+    """A matrix of many rows times one of few columns that lie side by side: the columns are copied
+    for dot products."""
+    with torch_ocl.testing.dispatches() as lines:
+        a, b = torch.randn(640, 700), torch.randn(700, 40)
+        torch.testing.assert_close((a.to("ocl") @ b.to("ocl")).cpu(), a @ b, rtol=1e-4, atol=1e-4)
+    if torch.ocl.get_device_properties(0).type == "cpu":
+        assert "skinny_dot runs" in "\n".join(lines)
 
 
 @pytest.mark.parametrize("transposed", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)

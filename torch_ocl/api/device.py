@@ -157,8 +157,10 @@ class DeviceProperties:
         has_tensor_cores: NVIDIA's tensor cores, by inline PTX.
         has_warpgroup_mma: Hopper's matrix instructions of four warps.
         has_assembled_local_memory: More local memory than OpenCL's compiler allows (Hopper).
+        has_avx512: x86's AVX-512, by programs in its own language.
         has_bf16_dot: x86's dot products of bfloat16 (AVX512-BF16).
         has_int8_dot: x86's dot products of int8 (AVX512-VNNI).
+        has_amx: x86's products of tiles of bfloat16 and int8 (AMX).
         last_level_cache_size: Bytes of the outermost cache; 0 if nothing tells.
         registers_per_item: 32-bit values that a work-item can keep in registers, an estimate.
         compute_capability: NVIDIA's, (major, minor); None for other vendors.
@@ -198,8 +200,10 @@ class DeviceProperties:
     has_tensor_cores: bool
     has_warpgroup_mma: bool
     has_assembled_local_memory: bool
+    has_avx512: bool
     has_bf16_dot: bool
     has_int8_dot: bool
+    has_amx: bool
     last_level_cache_size: int = dataclasses.field(repr=False)
     registers_per_item: int = dataclasses.field(repr=False)
     compute_capability: tuple[int, int] | None = dataclasses.field(repr=False)

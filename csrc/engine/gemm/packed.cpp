@@ -1,8 +1,8 @@
 // Products on CPUs: both operands packed into panels, then register tiles (kernels/gemm/packed.cl).
 #include <algorithm>
-#include <array>
-#include <cstring>
+#include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "engine/gemm/launch.h"
 #include "engine/gemm/plan.h"
@@ -15,6 +15,8 @@ namespace ocl::gemm {
 namespace {
 
 constexpr int64_t kPackDepth = 64;  // PACK_K of packed.cl
+// Row panels whose sums a work-item has at a time, 4 KiB each.
+constexpr int64_t kMostAmxPanels = 8;
 
 #include "gemm/packed_arguments.clh"
 
@@ -28,10 +30,19 @@ int64_t columns_of(const Plan& plan) {
   const PackedParameters& parameters = plan.parameters.packed;
   return int64_t{parameters.vectors} * parameters.width / parts_of(plan);
 }
-/// Bytes of a row or column of a panel.
+/// Whether the operands and what they are multiplied in have those tags.
+bool are(const Plan& plan, std::string_view in, std::string_view compute) {
+  return plan.a_tag == in && plan.b_tag == in && plan.compute_tag == compute;
+}
+/// Whether the processor's AMX multiplies the panels (kernels/gemm/amx.clh).
+bool by_amx(const Plan& plan) { return plan.parameters.packed.rows == kAmxRows; }
+/// Values of a row or column of a panel: groups of elements along k.
+int64_t panel_depth(const Plan& plan) {
+  const int64_t values = ceil_div(plan.problem.k, packed_group(plan));
+  return by_amx(plan) ? round_up(values, 16) : values;
+}
 int64_t panel_line_bytes(const Plan& plan) {
-  // A group takes the place of one value.
-  return ceil_div(plan.problem.k, packed_group(plan)) * static_cast<int64_t>(plan.compute_size);
+  return panel_depth(plan) * static_cast<int64_t>(plan.compute_size);
 }
 int64_t row_panel_bytes(const Plan& plan) {
   return plan.parameters.packed.rows * panel_line_bytes(plan);
@@ -42,25 +53,40 @@ int64_t column_panel_bytes(const Plan& plan) {
 
 uint64_t aligned(uint64_t bytes) { return round_up(bytes, 512); }
 
-std::array<Define, 7> defines_of(const Plan& plan) {
-  const PackedParameters& parameters = plan.parameters.packed;
-  return {{{"R", panel_tag(plan)},
-           {"PARTS", parts_of(plan)},
-           {"WIDTH", parameters.width},
-           {"MR", parameters.rows},
-           {"NV", parameters.vectors},
-           {"KC", parameters.kc},
-           {"K_PACK", packed_group(plan)}}};
+/// Whether the inner loop is the processor's own language (kernels/gemm/fma_rows.clh).
+bool by_fma_rows(const Plan& plan) {
+  const PackedParameters& packed = plan.parameters.packed;
+  return plan.device.properties().has_avx512 && std::string_view(panel_tag(plan)) == "f32" &&
+         packed_group(plan) == 1 && packed.rows == 12 && packed.vectors == 2 && packed.width == 16;
 }
 
-/// Packs what `panels` says, and nothing of b where it is packed already.
-void pack(const Plan& plan, const PackedArguments& panels, void* workspace) {
+/// Who packs b: a launch of its own, the work-item that multiplies it, or nobody, because it is
+/// packed or because AMX takes it as it lies.
+enum class PacksB { apart, inside, in_place, never };
+
+std::vector<Define> defines_of(const Plan& plan, PacksB packs_b) {
+  const PackedParameters& parameters = plan.parameters.packed;
+  std::vector<Define> defines{{"R", panel_tag(plan)},        {"PARTS", parts_of(plan)},
+                              {"WIDTH", parameters.width},   {"MR", parameters.rows},
+                              {"NV", parameters.vectors},    {"KC", parameters.kc},
+                              {"K_PACK", packed_group(plan)}};
+  if (by_fma_rows(plan)) defines.push_back({"FMA_ROWS", 1});
+  if (packs_b == PacksB::inside) defines.push_back({"PACK_B", 1});
+  if (packs_b == PacksB::in_place) defines.push_back({"B_IN_PLACE", 1});
+  if (by_amx(plan)) {
+    defines.push_back({"AMX", 1});
+    defines.push_back({"MOST_PANELS", kMostAmxPanels});
+  }
+  return defines;
+}
+
+void pack(const Plan& plan, const PackedArguments& panels, PacksB packs_b, void* workspace) {
   static const KernelFamily family{"gemm/packed.cl", "gemm_pack"};
   const Arguments& p = plan.problem;
   const int64_t row_panels = panels.a_batches * ceil_div(p.m, plan.parameters.packed.rows);
   const int64_t column_panels =
-      panels.b_packed ? 0 : panels.b_batches * ceil_div(p.n, columns_of(plan));
-  launch_gemm(get_kernel(family, plan, defines_of(plan)), plan,
+      packs_b == PacksB::apart ? panels.b_batches * ceil_div(p.n, columns_of(plan)) : 0;
+  launch_gemm(get_kernel(family, plan, defines_of(plan, packs_b)), plan,
               NDRange::grid(ceil_div(p.k, kPackDepth), row_panels + column_panels, 1, 1), workspace,
               {reinterpret_cast<const unsigned char*>(&panels), sizeof panels});
 }
@@ -78,7 +104,8 @@ void run_block(const Plan& source) {
   // As many row panels per work-item as the cache holds beside a column panel, but enough
   // work-items for every core to get its share.
   const int64_t tiles = row_panels * column_panels * p.batch;
-  int64_t block = std::clamp<int64_t>(parameters.block_bytes / row_panel_bytes(plan), 1, 16);
+  const int64_t most = by_amx(plan) ? kMostAmxPanels : 16;
+  int64_t block = std::clamp<int64_t>(parameters.block_bytes / row_panel_bytes(plan), 1, most);
   block = std::clamp<int64_t>(tiles / (cores * 8), 1, block);
   const int64_t items = ceil_div(row_panels, block) * column_panels * p.batch;
   split_k(p, items, cores * 2, 2048, parameters.kc);
@@ -94,8 +121,15 @@ void run_block(const Plan& source) {
   panels.sums = panels.b_panels + aligned(b_panels * column_panel_bytes(plan));
   const Workspace workspace(panels.sums + split_bytes(plan));
 
-  pack(plan, panels, workspace.data());
-  launch_gemm(get_kernel(family, plan, defines_of(plan)), plan,
+  // Where no other work-item needs the column panel, the one that multiplies it packs it: what it
+  // has written is still in its cache.
+  const bool alone = row_panels <= block && panels.b_batches == p.batch;
+  const PacksB packs_b = plan.b_packed                                        ? PacksB::never
+                         : alone && by_amx(plan) && p.b.row == 1 && p.n >= 32 ? PacksB::in_place
+                         : alone                                              ? PacksB::inside
+                                                                              : PacksB::apart;
+  pack(plan, panels, packs_b, workspace.data());
+  launch_gemm(get_kernel(family, plan, defines_of(plan, packs_b)), plan,
               NDRange::volume({static_cast<size_t>(column_panels * p.splits),
                                static_cast<size_t>(ceil_div(row_panels, block)), p.batch},
                               {1, 1, 1}),
@@ -227,15 +261,18 @@ std::vector<Variation> vary(const Plan& plan, int stage) {
 
 int packed_group(const Plan& plan) {
   const PackedParameters& packed = plan.parameters.packed;
-  if (packed.rows != 12 || packed.vectors != 2 || packed.width != 16) return 1;
+  const bool amx = by_amx(plan);
+  if (!amx && packed.rows != 12) return 1;
+  if (packed.vectors != 2 || packed.width != 16) return 1;
   const DeviceProperties& properties = plan.device.properties();
-  const auto are = [&](const char* in, const char* compute) {
-    return std::strcmp(plan.compute_tag, compute) == 0 && std::strcmp(plan.a_tag, in) == 0 &&
-           std::strcmp(plan.b_tag, in) == 0;
-  };
-  if (properties.has_bf16_dot && are("bf16", "f32")) return 2;
-  if (properties.has_int8_dot && are("i8", "u32")) return 4;
+  if ((amx || properties.has_bf16_dot) && are(plan, "bf16", "f32")) return 2;
+  if ((amx || properties.has_int8_dot) && are(plan, "i8", "u32")) return 4;
   return 1;
+}
+
+bool takes_amx(const Plan& plan) {
+  return plan.device.properties().has_amx && plan.device.is_cpu() &&
+         (are(plan, "bf16", "f32") || are(plan, "i8", "u32"));
 }
 
 Panels panels_of(const Plan& plan) {
@@ -247,14 +284,14 @@ Panels panels_of(const Plan& plan) {
                                           : c10::ScalarType::Double;
   panels.columns = columns_of(plan);
   panels.panels = ceil_div(plan.problem.n, panels.columns);
-  panels.depth = ceil_div(plan.problem.k, panels.group);
+  panels.depth = panel_depth(plan);
   return panels;
 }
 
 void pack_columns(const Plan& plan, void* panels) {
   PackedArguments columns_alone{};
   columns_alone.b_batches = 1;
-  pack(plan, columns_alone, panels);
+  pack(plan, columns_alone, PacksB::apart, panels);
 }
 
 const Implementation packed{"packed", refuse, run, vary};

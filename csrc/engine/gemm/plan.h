@@ -79,6 +79,8 @@ bool warpgroups_fail();
 /// The elements along k that packed makes one value of a panel: 1, or as many as a processor's
 /// dot product takes, 2 of bfloat16 or 4 of int8 (kernels/gemm/dot_*.clh, written for one tile).
 int packed_group(const Plan& plan);
+/// Whether packed multiplies the plan's operands by x86's AMX, with tiles of parameters_of_amx().
+bool takes_amx(const Plan& plan);
 /// The panels packed makes of the plan's b, and what makes them.
 Panels panels_of(const Plan& plan);
 void pack_columns(const Plan& plan, void* panels);

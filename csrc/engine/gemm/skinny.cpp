@@ -17,7 +17,9 @@ namespace ocl::gemm {
 namespace {
 
 constexpr uint32_t kMostColumns = 8;  // that all have their sums in registers
-constexpr int kDotColumns = 4;        // of more, those whose sums are in registers at a time
+constexpr uint32_t kMostBesideAmx = 4;
+constexpr uint32_t kRowsOfCopy = 16;
+constexpr int kDotColumns = 4;  // of more, those whose sums are in registers at a time
 
 /// The plan with the large matrix as a: as few columns as there are.
 Plan oriented(const Plan& plan) {
@@ -45,9 +47,9 @@ int64_t copied_bytes(const Plan& plan) {
 /// eight elements of k for each sum.
 bool prefers_dots(const Plan& plan) {
   const Arguments& p = plan.problem;
-  if (!plan.device.is_cpu() || plan.complex || copies_rows(plan) || copies_columns(plan)) {
-    return false;
-  }
+  if (!plan.device.is_cpu() || plan.complex || copies_rows(plan)) return false;
+  // A copy of the columns is little beside many rows.
+  if (copies_columns(plan) && p.m < kRowsOfCopy * p.n) return false;
   // A processor's own dot products, which packed panels take, are twice as fast.
   const uint32_t most = packed_group(plan) > 1 ? 32 : 128;
   return p.n <= most && uint64_t{p.n} * 8 <= p.k;
@@ -57,6 +59,7 @@ bool prefers_dots(const Plan& plan) {
 const char* refuse(const Plan& plan) {
   const Arguments& p = plan.problem;
   if (p.k == 0) return "k is 0";
+  if (takes_amx(plan) && p.n > kMostBesideAmx) return "AMX is faster";
   if (p.n > std::min(kMostColumns, static_cast<uint32_t>(plan.parameters.skinny.max_columns)) &&
       !prefers_dots(plan)) {
     return "too many rows and columns";

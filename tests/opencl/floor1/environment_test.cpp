@@ -3,8 +3,8 @@
 #include <cctype>
 
 #include "harness.h"
-#include "tests.h"
 #include "opencl/platform.h"
+#include "tests.h"
 
 namespace floor1 {
 
@@ -37,7 +37,8 @@ void test_selectors() {
     std::transform(platform.begin(), platform.end(), platform.begin(), ::toupper);
     REQUIRE_CONTAINS(list(platform.substr(0, 8)), "0 " + device(1).description());
   }
-  // A driver's name is looked at first: the same processor may also be another driver's, by its name.
+  // A driver's name is looked at first: the same processor may also be another driver's, by its
+  // name.
   for (int i = 0; i < count; ++i) {
     const std::string word = device(i).properties().platform.substr(0, 5);
     int expected = 0;
@@ -65,7 +66,8 @@ void test_variables() {
       warnings("TORCH_OCL_WITHOUT='fp64, fp61'") ==
       "torch_ocl: warning: TORCH_OCL_WITHOUT: no feature \"fp61\" (there are fp64 fp16 subgroups "
       "int64_atomics work_group_reduce tensor_cores warpgroup_mma fast_bfloat16 "
-      "assembled_local_memory bf16_dot int8_dot system_svm unified_memory command_buffers)|");
+      "assembled_local_memory avx512 bf16_dot int8_dot amx system_svm unified_memory "
+      "command_buffers)|");
   REQUIRE(warnings("TORCH_OCL_CACHE_SIZE=5") == "");
   for (const char* bad : {"many", "0", "-1", "1.5", "5MB", "99999999999999999999"}) {
     REQUIRE(warnings(std::string("TORCH_OCL_CACHE_SIZE=") + bad) ==
@@ -85,14 +87,14 @@ void test_unavailable() {
   const Result no_driver = child("list", "-u OCL_ICD_FILENAMES OCL_ICD_VENDORS=/nonexistent/");
   REQUIRE_CONTAINS(no_driver.output, "count 0");
   REQUIRE_CONTAINS(no_driver.output, "No OpenCL driver is installed");
-  // A configured loader that is absent is passed over; drivers are appended to what the user has, and
-  // only while the loader looks for them.
+  // A configured loader that is absent is passed over; drivers are appended to what the user has,
+  // and only while the loader looks for them.
   const std::string icd = work_folder + "/second_icd";
   write_file(icd, "");
   const Result configured =
       child("configure", "OCL_ICD_FILENAMES=/first LOADER=" + api().loader_path + " ICD=" + icd);
-  REQUIRE_CONTAINS(configured.output,
-                   "loader " + api().loader_path + "\nfiles /first:" + icd + ":libname.so.1\nthen /first\n");
+  REQUIRE_CONTAINS(configured.output, "loader " + api().loader_path + "\nfiles /first:" + icd +
+                                          ":libname.so.1\nthen /first\n");
   REQUIRE_CONTAINS(child("fork_first").output, "child has devices");
 }
 
