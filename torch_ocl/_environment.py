@@ -127,8 +127,8 @@ VARIABLES = {
         "`tensor_cores`, `warpgroup_mma`, `assembled_local_memory` and `fast_bfloat16` (Hopper's; "
         "the last one for [float32](differences.md#float32-on-hopper)), `avx512`, "
         "`bf16_dot`, `int8_dot` and `amx` (x86's AVX-512, AVX512-BF16, AVX512-VNNI and AMX), "
-        "`system_svm` (addresses as kernels' arguments), `unified_memory` (a device that uses the host's memory), "
-        "`command_buffers` (of graphs' replays)"
+        "`system_svm` (addresses as kernels' arguments), `unified_memory` (a device that uses the "
+        "host's memory), `command_buffers` (of graphs' replays)"
     ),
     "TORCH_OCL_COMMAND_BUFFERS": (
         "`1` or `0`: replays of graphs enqueue kernels by the driver's command buffers, or one by "

@@ -1,9 +1,10 @@
-// Products with a matrix of 4-bit integers whose groups of columns have a scale and a zero each.
+// Products with a matrix of 4-bit integers whose groups of columns have a scale and a zero each, on
+// GPUs. CPUs have them otherwise (int4_lanes.cl).
 //
 // A row's 32 columns are 16 bytes: byte j holds column j in its low and column j + 16 in its high
 // half. A value is (bits - 8) * scale + zero; scales: [columns / group][rows][2]. Compile
-// parameters: TAG (of activations, scales and results), ROWS (of the weights, per work-item), NQ
-// (rows of activations, rounded up), SHARE (work-items that share a row, on GPUs).
+// parameters: TAG (of activations, scales and results), NQ (rows of activations, rounded up), SHARE
+// (work-items that share a row).
 #include "include/dtype.clh"
 #include "include/item_by_item.clh"
 #include "quantize/sums.clh"
@@ -19,71 +20,8 @@ static inline float2 scale_of(global const char* scales, ulong at) {
   return (float2)(scale.x, fma(-8.0f, scale.x, scale.y));
 }
 
-#ifdef OCL_DEVICE_CPU
-// The products of a half of 32 columns. Rows of x past the end repeat the last one, so that the
-// loop has no conditions.
-#define ADD_HALF(half_, bits_)                                                       \
-  {                                                                                  \
-    float16 values[NQ];                                                              \
-    _Pragma("unroll") for (uint q = 0; q < NQ; q++) {                                \
-      values[q] = LOADV(TAG, 16, AT(x, (ulong)min(q, rows - 1) * k + at), half_);    \
-    }                                                                                \
-    _Pragma("unroll") for (uint r = 0; r < ROWS; r++) {                              \
-      const float16 weight =                                                         \
-          fma(convert_float16(bits_), (float16)(scale[r].x), (float16)(scale[r].y)); \
-      _Pragma("unroll") for (uint q = 0; q < NQ; q++) {                              \
-        total[r][q] = fma(weight, values[q], total[r][q]);                           \
-      }                                                                              \
-    }                                                                                \
-  }
-
-/// out[q, n] = sum over k of x[q, k] * weight[n, k], for q < rows. Global size: n / ROWS or more;
-/// n is a multiple of ROWS, k and group of 32.
-kernel ITEM_BY_ITEM void int4_product(global const char* x_base, const ulong x_offset,
-                                      global const char* weights_base, const ulong weights_offset,
-                                      global const char* scales_base, const ulong scales_offset,
-                                      global char* out_base, const ulong out_offset,
-                                      const uint rows, const uint n, const uint k,
-                                      const uint group) {
-  const uint row0 = get_global_id(0) * ROWS;
-  if (row0 >= n) return;
-  global const char *x = x_base + x_offset, *scales = scales_base + scales_offset;
-  global const uchar* weights =
-      (global const uchar*)(weights_base + weights_offset) + (ulong)row0 * (k / 2);
-  global char* out = out_base + out_offset;
-  float16 total[ROWS][NQ];
-#pragma unroll
-  for (uint r = 0; r < ROWS; r++) {
-#pragma unroll
-    for (uint q = 0; q < NQ; q++) total[r][q] = (float16)(0);
-  }
-  for (uint start = 0; start < k; start += group) {
-    float2 scale[ROWS];
-#pragma unroll
-    for (uint r = 0; r < ROWS; r++) {
-      scale[r] = scale_of(scales, (ulong)(start / group) * n + row0 + r);
-    }
-    for (uint at = start; at < start + group; at += 32) {
-      int16 bits[ROWS];
-#pragma unroll
-      for (uint r = 0; r < ROWS; r++) {
-        bits[r] = convert_int16(vload16(0, weights + (ulong)r * (k / 2) + at / 2));
-      }
-      // One half after the other, so that fewer activations are in registers.
-      ADD_HALF(0, bits[r] & 15);
-      ADD_HALF(1, bits[r] >> 4);
-    }
-  }
-#pragma unroll
-  for (uint r = 0; r < ROWS; r++) {
-    STORE_COLUMN(TAG, out, row0 + r, sum16(total[r][q]));
-  }
-}
-
-#endif
-
-/// The product for GPUs: SHARE neighbouring work-items of 64 read a row of the weights side by
-/// side. x and the weights are aligned to vectors.
+/// out[q, n] = sum over k of x[q, k] * weight[n, k], for q < rows. SHARE neighbouring work-items of
+/// 64 read a row of the weights side by side. x and the weights are aligned to vectors.
 /// Global size: n * SHARE, rounded up.
 kernel __attribute__((reqd_work_group_size(64, 1, 1))) void int4_product_group(
     global const char* x_base, const ulong x_offset, global const char* weights_base,

@@ -49,7 +49,7 @@ def test_tiled(dtypes):
     assert ": tiled runs" in trace
 
 
-# What an x86 processor may lack of its instructions, from none to all.
+# An x86 processor may lack some of its instructions.
 @pytest.mark.parametrize("without", ["", "amx", "amx,bf16_dot"])
 def test_bfloat16_without_its_instruction(without):
     """By AMX's tiles, by AVX512-BF16's panels of pairs, or by panels of floats."""

@@ -68,6 +68,25 @@ def test_int4_weights(group, rows, dtype):
     check(call, [x, values, scales], x.double() @ weights.t())
 
 
+@pytest.mark.parametrize("n", [16, 80, 144])
+@pytest.mark.parametrize("rows", [1, 4, 8, 12])
+def test_int4_weights_and_infinities(n, rows):
+    """Results have the signs of the weights that infinities meet. A NaN is one row's alone."""
+    torch.manual_seed(n)
+    k, group = 192, 64
+    x = torch.randn(rows, k)
+    x[0, 70] = torch.inf
+    x[-1, 3], x[-1, 150] = -torch.inf, torch.nan if rows > 4 else 1
+    values = torch.randint(0, 16, (n, k), dtype=torch.int32)
+    scales = torch.rand(k // group, n, 2) + 0.01
+    packed = torch._convert_weight_to_int4pack_for_cpu(values.to("ocl"), 1)
+    actual = torch._weight_int4pack_mm_for_cpu(x.to("ocl"), packed, group, scales.to("ocl"))
+    wide = scales.repeat_interleave(group, 0)
+    weights = (values - 8) * wide[:, :, 0].t() + wide[:, :, 1].t()
+    expected = (x.double() @ weights.double().t()).float()
+    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
 @pytest.mark.parametrize("dtype", HALVES_TOO, ids=str)
 @pytest.mark.parametrize("first", [1, 3])
 def test_int4_weights_that_begin_anywhere(first, dtype):

@@ -8,6 +8,7 @@
 
 #include "engine/device_table.h"
 #include "engine/dtype.h"
+#include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
 #include "ops/DtypeChecks.h"
@@ -26,13 +27,14 @@ using at::Tensor;
 
 namespace {
 
-const KernelFamily product_family{"quantize/int4.cl", "int4_product"};
+const KernelFamily product_family{"quantize/int4_lanes.cl", "int4_product_lanes"};
 const KernelFamily group_family{"quantize/int4.cl", "int4_product_group"};
+const KernelFamily expand_lanes_family{"quantize/int4_lanes.cl", "int4_expand_lanes"};
 const KernelFamily expand_family{"quantize/int4.cl", "int4_expand"};
 
-constexpr int64_t kBlock = 32;    // columns that share 16 bytes; kernels/quantize/int4.cl
-constexpr int64_t kMostRows = 8;  // of activations: past that, expanded weights pay
-constexpr uint32_t kWeightRows = 4;
+constexpr int64_t kBlock = 32;     // columns that share 16 bytes; kernels/quantize/int4.cl
+constexpr int64_t kMostRows = 8;   // of activations: past that, expanded weights pay
+constexpr int64_t kLanes = 16;     // rows that are a vector's lanes; kernels/quantize/int4_lanes.cl
 constexpr uintptr_t kVector = 32;  // the bytes of 8 floats
 
 void check_activations(const char* name, const Tensor& self) {
@@ -51,9 +53,17 @@ void check_weights(const char* name, const Tensor& mat2, at::ScalarType dtype,
 
 Pointer pointer(const Tensor& tensor) { return Pointer{tensor.const_data_ptr()}; }
 
-/// [n, k] values of 0 to 15 as the [n, k / 2] bytes of kernels/quantize/int4.cl.
+/// [n, k] values of 0 to 15 as the [n, k / 2] bytes of kernels/quantize/int4_lanes.cl on CPUs, of
+/// int4.cl on GPUs.
 Tensor packed(const Tensor& values) {
   const int64_t n = values.size(0), k = values.size(1);
+  if (device(values.device().index()).is_cpu() && n % kLanes == 0) {
+    const Tensor lanes = values.reshape({n / kLanes, kLanes, k / 2, 2}).transpose(1, 2);
+    return at::add(lanes.select(3, 0), lanes.select(3, 1), 16)
+        .to(at::kByte)
+        .contiguous()
+        .view({n, k / 2});
+  }
   const Tensor blocks = values.reshape({n, k / kBlock, 2, kBlock / 2});
   const Tensor bytes = at::add(blocks.select(2, 0), blocks.select(2, 1), 16);
   return bytes.to(at::kByte).view({n, k / 2});
@@ -131,18 +141,18 @@ Tensor _weight_int4pack_mm_for_cpu(const Tensor& self, const Tensor& mat2, int64
                   qScaleAndZeros.size(1) == n && qScaleAndZeros.size(2) == 2,
               kName, ": expect qScaleAndZeros to be 3d tensor with sizes [", k / qGroupSize, ", ",
               n, ", 2]");
-  TORCH_CHECK(n % kWeightRows == 0 && n <= INT32_MAX && k <= INT32_MAX, kName,
+  TORCH_CHECK(n % 8 == 0 && n <= INT32_MAX && k <= INT32_MAX, kName,
               ": expect N to be dividable by 16");
   check_same_dtype(qScaleAndZeros, self.scalar_type());
   const Tensor scales = qScaleAndZeros.contiguous();
   Tensor out = at::empty({m, n}, self.options());
   Queue& queue = current_queue(self.device().index());
   Device& device = queue.device();
-  const bool cpu = device.is_cpu();
+  const bool cpu = device.is_cpu(), lanes = cpu && n % kLanes == 0;
   const char* type = tag(self.scalar_type());
   const auto rows = static_cast<uint32_t>(m), columns = static_cast<uint32_t>(n),
              depth = static_cast<uint32_t>(k), group = static_cast<uint32_t>(qGroupSize);
-  if (m <= kMostRows) {
+  if (m <= kMostRows && (lanes || !cpu)) {
     const uint32_t together = m <= 1 ? 1 : m <= 2 ? 2 : m <= 4 ? 4 : 8;
     if (m == 0) return out;
     if (!cpu) {
@@ -157,17 +167,18 @@ Tensor _weight_int4pack_mm_for_cpu(const Tensor& self, const Tensor& mat2, int64
       return out;
     }
     // Registers that the rows' sums leave.
-    const uint32_t of_weights = together <= 4 ? kWeightRows : kWeightRows / 2;
+    const uint32_t of_weights = together <= 2 ? 64 : together <= 4 ? 32 : 16;
     Kernel& kernel =
         product_family.get(device, {{"TAG", type}, {"ROWS", of_weights}, {"NQ", together}});
-    launch(kernel, queue, NDRange::linear(columns / of_weights, 4), pointer(self), pointer(mat2),
-           pointer(scales), pointer(out), rows, columns, depth, group);
+    launch(kernel, queue, NDRange::linear(ceil_div(columns, of_weights), 1), pointer(self),
+           pointer(mat2), pointer(scales), pointer(out), rows, columns, depth, group);
     return out;
   }
   const Tensor weights = at::empty({n, k}, self.options().dtype(at::kFloat));
-  launch(expand_family.get(device, {{"TAG", type}, {"ROWS", 1}, {"NQ", 1}}), queue,
-         NDRange::linear(n * (k / kBlock), group_of_lanes(device)), pointer(mat2), pointer(scales),
-         pointer(weights), columns, depth, group);
+  launch((lanes ? expand_lanes_family : expand_family).get(device, {{"TAG", type}}), queue,
+         lanes ? NDRange::grid(k / kLanes, n / kLanes, 1, 1)
+               : NDRange::linear(n * (k / kBlock), group_of_lanes(device)),
+         pointer(mat2), pointer(scales), pointer(weights), columns, depth, group);
   run_gemm(kName, self, weights.t(), Tensor(), out, 1, 0);
   return out;
 }
