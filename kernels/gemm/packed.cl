@@ -38,7 +38,7 @@ typedef TYPEV(R, WIDTH) V;
 #define PACK_K 64
 
 #ifdef AMX
-#include "gemm/amx.clh"
+#include "gemm/amx_panels.clh"
 #elif K_PACK == 4
 #include "gemm/dot_int8.clh"
 #elif K_PACK == 2
@@ -290,22 +290,33 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
 #endif
     V edge[MR * NV];
     _Pragma("unroll") for (uint i = 0; i < MR * NV; i++) edge[i] = tile[i];
-#if PARTS == 1 && defined(HAS_EPILOGUE)
-    // An epilogue can cost much more by single elements.
-    if (p.splits == 1 && columns == NR && p.c.column <= 1 && LANES_STORE) {
-      for (uint i = 0; i < rows; i++) {
-        for (uint v = 0; v < NV; v++) {
-          FINISH_LANES(value, edge[i * NV + v], row0 + i, column0 + v * WIDTH);
-          STORE_LANES(z, row0 + i, column0 + v * WIDTH, out, value);
-        }
-      }
-      continue;
-    }
-#endif
    private const T* sums = (private const T*)edge;
     workspace += panels.sums;
+    const bool keeps_sums = p.splits > 1 || (p.flags & kKeepSums) != 0;
+#if PARTS == 1
+    const bool stores_lanes =
+        idle == 0 &&
+        (keeps_sums ? !SUMS_TURNED : p.out.column == 1 && p.c.column <= 1 && LANES_STORE);
+    const uint vectors = stores_lanes ? columns / WIDTH : 0;
+#else
+    const uint vectors = 0;
+#endif
     for (uint i = 0; i < rows; i++) {
-      for (uint j = 0; j < columns; j++) {
+#if PARTS == 1
+      for (uint v = 0; v < vectors; v++) {
+        const ulong column = column0 + v * WIDTH;
+        if (keeps_sums) {
+          const ulong first = (split * p.batch + z) * p.m * p.n;
+          STOREV(C, WIDTH, workspace + (first + SUM_AT(row0 + i, column)) * sizeof(T), 0,
+                 edge[i * NV + v]);
+        } else {
+          FINISH_LANES(value, edge[i * NV + v], row0 + i, column);
+          STORE_LANES(z, row0 + i, column,
+                      out + ((row0 + i) * p.out.row + column) * STORAGE_SIZE(OUT), value);
+        }
+      }
+#endif
+      for (uint j = vectors * WIDTH; j < columns; j++) {
         const T sum = sums[i * NC + j + idle];
         EPILOGUE_OR_SPLIT(z, split, row0 + i, column0 + j, sum);
       }

@@ -69,7 +69,7 @@ struct Description {
 using Implementation = ocl::Implementation<Description>;
 extern Engine engine;
 extern const Implementation space_to_depth, bfloat16_parts, bfloat16x3, implicit_gemm,
-    depthwise_lanes, depthwise_transposed, depthwise_planes, depthwise_direct, gemm, winograd,
+    depthwise_lanes, depthwise_transposed, depthwise_planes, depthwise_direct, gemm, amx, winograd,
     phases, side_by_side, to_planes, contract;
 
 /// Runs the first implementation that takes the description, and the epilogue after it if that one

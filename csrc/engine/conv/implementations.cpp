@@ -16,15 +16,15 @@ namespace ocl::conv {
 namespace {
 
 constexpr const Implementation* kForwardOnCpu[] = {
-    &depthwise_lanes, &depthwise_transposed, &depthwise_planes, &winograd, &to_planes, &contract};
+    &depthwise_lanes, &depthwise_transposed, &depthwise_planes, &amx, &winograd, &to_planes,
+    &contract};
 constexpr const Implementation* kForwardOnGpu[] = {&space_to_depth, &bfloat16_parts,   &bfloat16x3,
                                                    &implicit_gemm,  &depthwise_direct, &to_planes,
                                                    &gemm,           &contract};
 
-constexpr const Implementation* kInputGradientOnCpu[] = {&depthwise_lanes,  &depthwise_transposed,
-                                                         &depthwise_planes, &winograd,
-                                                         &side_by_side,     &to_planes,
-                                                         &contract};
+constexpr const Implementation* kInputGradientOnCpu[] = {
+    &depthwise_lanes, &depthwise_transposed, &depthwise_planes, &amx,
+    &winograd,        &side_by_side,         &to_planes,        &contract};
 constexpr const Implementation* kInputGradientOnGpu[] = {
     &bfloat16_parts, &bfloat16x3, &implicit_gemm,    &to_planes, &gemm,
     &side_by_side,   &phases,     &depthwise_direct, &contract};
@@ -40,12 +40,21 @@ constexpr const Contraction::Implementation* kContractionsOnCpu[] = {
 constexpr const Contraction::Implementation* kContractionsOnGpu[] = {&few_columns, &direct, &tiled,
                                                                      &packed};
 
-constexpr const Implementation* kImplementations[] = {
-    &space_to_depth,   &bfloat16_parts,   &bfloat16x3,
-    &implicit_gemm,    &depthwise_lanes,  &depthwise_transposed,
-    &depthwise_planes, &depthwise_direct, &gemm,
-    &winograd,         &phases,           &side_by_side,
-    &to_planes,        &contract};
+constexpr const Implementation* kImplementations[] = {&space_to_depth,
+                                                      &bfloat16_parts,
+                                                      &bfloat16x3,
+                                                      &implicit_gemm,
+                                                      &depthwise_lanes,
+                                                      &depthwise_transposed,
+                                                      &depthwise_planes,
+                                                      &depthwise_direct,
+                                                      &gemm,
+                                                      &amx,
+                                                      &winograd,
+                                                      &phases,
+                                                      &side_by_side,
+                                                      &to_planes,
+                                                      &contract};
 constexpr const Contraction::Implementation* kAllContractions[] = {
     &narrow_groups, &narrow_positions, &narrow_k, &im2col, &few_columns, &direct, &tiled, &packed};
 
