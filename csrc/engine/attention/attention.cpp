@@ -158,10 +158,10 @@ std::array<at::Tensor, 11> backward_operands(const Plan& plan) {
 namespace {
 
 // In order of preference; before them the one that the user forces, of either kind of device.
-constexpr const Implementation<Plan>* kOnCpu[] = {&decode, &lanes};
+constexpr const Implementation<Plan>* kOnCpu[] = {&decode, &amx, &lanes};
 constexpr const Implementation<Plan>* kOnGpu[] = {&tensor_core, &wave_matrix, &local, &lanes};
-constexpr const Implementation<Plan>* kAll[] = {&decode, &lanes, &tensor_core, &wave_matrix,
-                                                &local};
+constexpr const Implementation<Plan>* kAll[] = {&decode,      &amx,         &lanes,
+                                                &tensor_core, &wave_matrix, &local};
 
 Engine engine{"attention", kAll};
 

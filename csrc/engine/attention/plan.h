@@ -60,11 +60,11 @@ struct Plan {
 };
 
 /// For CPUs: a few queries with the keys split (kernels/attention/decode.cl), and blocks of queries
-/// (forward_lanes.cl, backward_lanes.cl). For GPUs: NVIDIA's tensor cores
-/// (forward_tensor_core.cl, backward_tensor_core.cl), the matrix instructions of AMD's waves
-/// (forward_wave_matrix.cl, backward_wave_matrix.cl), and tiles in local memory (forward_local.cl,
-/// backward_local.cl).
-extern const Implementation<Plan> decode, lanes, tensor_core, wave_matrix, local;
+/// (forward_lanes.cl, backward_lanes.cl), in bfloat16 by AMX (forward_amx.cl). For GPUs: NVIDIA's
+/// tensor cores (forward_tensor_core.cl, backward_tensor_core.cl), the matrix instructions of AMD's
+/// waves (forward_wave_matrix.cl, backward_wave_matrix.cl), and tiles in local memory
+/// (forward_local.cl, backward_local.cl).
+extern const Implementation<Plan> decode, amx, lanes, tensor_core, wave_matrix, local;
 
 /// Dropout as kernels take it: the probability to keep a weight, in units of 2^-24, and the factor
 /// of those kept.
