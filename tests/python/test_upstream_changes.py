@@ -216,6 +216,23 @@ PROGRAMS = {
         os.environ["TORCH_OCL_WITHOUT"] = "fp64"
         assert repr(torch.ones(1, device="ocl")) == "tensor([1.], device='ocl:0')"
     """,
+    "profiled_imports.install": """
+        import py_compile, tempfile
+        folder = tempfile.mkdtemp()
+        sys.path.insert(0, folder)
+        names = [f"imported_{i}" for i in range(40)]
+        for name in names:
+            path = os.path.join(folder, name + ".py")
+            open(path, "w").close()
+            py_compile.compile(path)
+        with torch.profiler.profile(with_stack=True) as profiled:
+            for name in names:
+                __import__(name)
+            others = [bytes([0x8F]) * n for n in range(20, 90) for _ in range(3000)]
+        found = [event.name() for event in profiled.profiler.kineto_results.events()]
+        found = [name.split(".py(")[0] for name in found if name.endswith(": <module>")]
+        assert not set(names) - set(found)
+    """,
 }
 # Imports torch once, and tries each program in a child: with the change, and without.
 SERVER = r"""

@@ -17,6 +17,7 @@ _AT_ONCE = (
     "harmless",
     "lbfgs",
     "optimizers",
+    "profiled_imports",
     "distributed.process_groups",
     "device_lists",
 )
