@@ -18,6 +18,7 @@ void bind_diagnostics(py::module_& module) {
   module.def("reset_fallback_counts", &reset_fallback_counts);
   module.def("host_staged_counts", &host_staged_counts);
   module.def("reset_host_staged_counts", &reset_host_staged_counts);
+  module.def("announce_use", &announce_use);
   module.def("launch_count", [](int index) { return device(index).launches(); });
   module.def("reset_launch_count", [](int index) { device(index).reset_launches(); });
   module.def("cache_folder", [] { return cache_folder().path(); });

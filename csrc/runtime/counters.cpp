@@ -1,6 +1,11 @@
 #include "runtime/counters.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <mutex>
+#include <utility>
 
 namespace ocl {
 namespace {
@@ -38,6 +43,8 @@ Counter& host_staged() {
   return *counter;
 }
 
+std::atomic<const std::string*> file_of_use{nullptr};  // leaked: a forked child may use it
+
 }  // namespace
 
 uint64_t count_fallback(std::string_view op) { return fallbacks().add(op); }
@@ -46,5 +53,15 @@ std::map<std::string, uint64_t> fallback_counts() { return fallbacks().snapshot(
 std::map<std::string, uint64_t> host_staged_counts() { return host_staged().snapshot(); }
 void reset_fallback_counts() { fallbacks().reset(); }
 void reset_host_staged_counts() { host_staged().reset(); }
+
+void announce_use(std::string file) { file_of_use.store(new std::string(std::move(file))); }
+
+void note_use() noexcept {
+  if (const std::string* file = file_of_use.exchange(nullptr)) {
+    // It is there if another process was first.
+    const int made = open(file->c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    if (made >= 0) close(made);
+  }
+}
 
 }  // namespace ocl

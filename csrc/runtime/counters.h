@@ -1,4 +1,5 @@
 // Counts of the ops that left the device: CPU fallbacks and ops staged through the host on purpose.
+// And a file by which another process knows that this one has used a device.
 #pragma once
 
 #include <cstdint>
@@ -19,5 +20,10 @@ std::map<std::string, uint64_t> fallback_counts();
 std::map<std::string, uint64_t> host_staged_counts();
 void reset_fallback_counts();
 void reset_host_staged_counts();
+
+/// Has note_use() make an empty file, once, in this process and in those that it forks.
+void announce_use(std::string file);
+/// For the moment at which a process takes memory of a device.
+void note_use() noexcept;
 
 }  // namespace ocl

@@ -8,6 +8,7 @@
 #include "opencl/ceil_div.h"
 #include "opencl/event.h"
 #include "opencl/log.h"
+#include "runtime/counters.h"
 #include "runtime/host_memory.h"
 #include "runtime/memory_pools.h"
 #include "runtime/segment_buffer.h"
@@ -206,6 +207,7 @@ Block* DeviceCache::create_segment(size_t size, bool small, c10::StreamId stream
   block->address = segment->base;
   block->size = bytes;
   stats_.on_segment_created(small, bytes);
+  note_use();
   if (C10_UNLIKELY(modes() != 0)) note(MemoryAction::segment_alloc, block);
   if (C10_UNLIKELY(verbose(Verbose::memory))) trace_segment("took", bytes);
   return block;

@@ -210,7 +210,9 @@ def test_a_program_that_never_asks_for_cuda(run, then, lines):
 
 
 FORKING = """
-import os, sys, torch
+import os, signal, sys
+from os import _exit as leave
+import torch
 how = sys.argv[1]
 if os.fork() == 0:
     torch.ones(3, device="cpu" if how == "not" else sys.argv[2]).sum()
@@ -218,13 +220,29 @@ if os.fork() == 0:
         if os.fork() == 0:
             os._exit(0)
         os.wait()
-    sys.exit() if how == "exit" else os._exit(0)
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "another program":
+        os.execv(sys.executable, [sys.executable, "-c", ""])
+    elif how == "exit":
+        sys.exit()
+    leave(0)
 os.wait()
 torch.ones(3).sum()
 """
 
 
-@pytest.mark.parametrize("how, lines", [("not", 1), ("exit", 0), ("_exit", 0), ("forked again", 0)])
+@pytest.mark.parametrize(
+    "how, lines",
+    [
+        ("not", 1),
+        ("exit", 0),
+        ("_exit", 0),
+        ("forked again", 0),
+        ("killed", 0),
+        ("another program", 0),
+    ],
+)
 def test_forked_children(run, how, lines):
     variable = {"TORCH_OCL_AS_CUDA": "1"}
     assert len(run("program.py", how, "cuda", text=FORKING, **variable)) == lines

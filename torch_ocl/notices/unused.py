@@ -58,7 +58,7 @@ def watch() -> None:
         return
     _pid, _began = os.getpid(), time.process_time()
     text = _program_text()  # its file's name is gone at the end
-    unused_children.watch(_was_used, _environment.is_as_cuda() and not argument())
+    unused_children.watch(_environment.is_as_cuda() and not argument())
     atexit.register(_at_exit)
     from torch_ocl.upstream import exit_status
 
@@ -113,7 +113,6 @@ def _remember(status: Any) -> None:
 def _at_exit() -> None:
     # Whatever is wrong here, the program has done its work.
     with contextlib.suppress(Exception):
-        unused_children.tell()
         used_by_child = unused_children.take_answer()
         if not _is_to_be_silent() and not used_by_child and not _was_used():
             from torch_ocl.notices import unused_reasons

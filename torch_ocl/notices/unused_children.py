@@ -1,7 +1,8 @@
 """Whether a process that a program started has used the device: the program speaks for all of them.
 
-A child that has used the device makes a file at its end. A forked one knows its name. To others a
-program of the user's own tells it by a variable of the environment, all that both see.
+A child makes a file when it first takes memory of a device: however it ends, the program finds it.
+A forked one knows the file's name. To others a program of the user's own tells it by a variable of
+the environment, all that both see.
 """
 
 import contextlib
@@ -10,13 +11,13 @@ import secrets
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable
-from multiprocessing import parent_process, util
+from multiprocessing import parent_process
+
+from torch_ocl import _C
 
 _NAME = "_TORCH_OCL_USED"
 _file = ""  # the one that a child makes
 _is_parent = False  # whether this process has made the name
-_was_used: Callable[[], bool] = bool
 
 
 def is_own_program() -> bool:
@@ -32,49 +33,25 @@ def is_own_program() -> bool:
     return not is_installed and "setuptools" not in sys.modules
 
 
-def watch(was_used: Callable[[], bool], through_environment: bool) -> None:
+def watch(through_environment: bool) -> None:
     """Has the processes that this one forks tell it, and with `through_environment` all that it
     starts. One that was started so tells its parent."""
-    global _file, _is_parent, _was_used
-    _was_used = was_used
+    global _file, _is_parent
     if through_environment and _NAME in os.environ:
         _file = os.environ[_NAME]
-        _tell_before_exit()
+        _C.announce_use(_file)
     else:
         _file = os.path.join(tempfile.gettempdir(), f"torch_ocl_{secrets.token_hex(16)}")
         _is_parent = True
         if through_environment and parent_process() is None and is_own_program():
             os.environ[_NAME] = _file
-    if parent_process() is not None:
-        _tell_at_end()
-    os.register_at_fork(after_in_child=_become_child)
-    util.register_after_fork(sys.modules[__name__], _tell_at_end)
+        os.register_at_fork(after_in_child=_become_child)
 
 
 def _become_child() -> None:
     global _is_parent
     _is_parent = False
-    _tell_before_exit()
-
-
-def _tell_at_end(*ignored: object) -> None:
-    """For processes of multiprocessing, which run no functions at exit."""
-    util.Finalize(None, tell, exitpriority=0)
-
-
-def _tell_before_exit() -> None:
-    """For processes that end by os._exit(), as forked ones mostly do."""
-    from torch_ocl.upstream import exit_status
-
-    exit_status.before_os_exit(tell)
-
-
-def tell() -> None:
-    """Makes the file, if this is a child that has used the device."""
-    # Whatever is wrong here, the process has done its work.
-    with contextlib.suppress(Exception):
-        if _file and not _is_parent and _was_used():
-            os.close(os.open(_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    _C.announce_use(_file)
 
 
 def is_child() -> bool:

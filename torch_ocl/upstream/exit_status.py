@@ -1,13 +1,12 @@
-"""The status that functions at exit aren't told, and ends that skip them. These are changes of
-Python, for programs that are given `ocl`."""
+"""The status that functions at exit aren't told. This is a change of Python, for programs that are
+given `ocl`."""
 
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 
 def listen(hear: Callable[[Any], None]) -> None:
@@ -20,15 +19,3 @@ def listen(hear: Callable[[Any], None]) -> None:
         upstream(status)
 
     sys.exit = exit
-
-
-def before_os_exit(call: Callable[[], None]) -> None:
-    """Has a function be called before os._exit() ends the process, which skips those at exit."""
-    upstream = os._exit
-
-    @functools.wraps(upstream)
-    def _exit(status: int) -> NoReturn:
-        call()
-        upstream(status)
-
-    os._exit = _exit
