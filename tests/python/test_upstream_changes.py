@@ -233,6 +233,17 @@ PROGRAMS = {
         found = [name.split(".py(")[0] for name in found if name.endswith(": <module>")]
         assert not set(names) - set(found)
     """,
+    "sparse_files.install": """
+        import tempfile
+        x = torch.arange(3.0, device="ocl")
+        for kind in (x.to_sparse(), x.diag().to_sparse_csr()):
+            with tempfile.TemporaryFile() as file:
+                torch.save(kind, file, _use_new_zipfile_serialization=False)
+                file.seek(0)
+                read = torch.load(file, map_location=lambda storage, place: storage)
+            assert read.device.type == "cpu" and read.layout == kind.layout
+            assert torch.equal(read.to_dense(), kind.cpu().to_dense())
+    """,
 }
 # Imports torch once, and tries each program in a child: with the change, and without.
 SERVER = r"""

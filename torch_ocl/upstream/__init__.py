@@ -18,6 +18,7 @@ _AT_ONCE = (
     "lbfgs",
     "optimizers",
     "profiled_imports",
+    "sparse_files",
     "distributed.process_groups",
     "device_lists",
 )
