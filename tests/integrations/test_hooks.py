@@ -91,6 +91,8 @@ def test_auto_goes_by_the_kind_of_device(library):
     out, error = library(code.format(types=["cpu"]), TORCH_OCL_INTEGRATIONS="auto")
     assert out == "cpu cpu False"
     assert error.count("torch_ocl: Ignite chose the CPU") == 1 and 'device="ocl"' in error
+    environment = {"TORCH_OCL_INTEGRATIONS": "auto", "ACCELERATE_TORCH_DEVICE": "ocl"}
+    assert library(code.format(types=["cpu"]), **environment) == ("cpu cpu False", "")
 
 
 def test_without_a_device_nothing_is_said(library):

@@ -69,7 +69,9 @@ def settle(library: str) -> None:
 
 
 def _hint(library: str, advice: str) -> None:
-    if library in _hinted or os.environ.get("TORCH_OCL_NOTICES") == "0":
+    # Who names accelerate's device has chosen one, for the models of transformers, too.
+    named = "ACCELERATE_TORCH_DEVICE" in os.environ
+    if library in _hinted or named or os.environ.get("TORCH_OCL_NOTICES") == "0":
         return
     _hinted.add(library)
     with contextlib.suppress(OSError, ValueError):

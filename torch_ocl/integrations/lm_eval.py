@@ -36,7 +36,7 @@ def _remembering(upstream: Callable[..., None]) -> Callable[..., None]:
         given = signature.bind(self, *args, **kwargs).arguments
         asked = given.get("device", signature.parameters["device"].default)
         setattr(self, _ASKED, asked)
-        if _is_ocl(asked):
+        if asked == "cpu" or _is_ocl(asked):
             _choice.settle("accelerate")
         upstream(self, *args, **kwargs)
 

@@ -6,6 +6,7 @@ from torch.nn import functional
 from tests.integrations import small
 from tests.integrations.checklist import check
 from tests.integrations.small import noise, seeded
+from torch_ocl.integrations import _choice
 
 
 @check("lm_eval", "likelihoods of continuations, by --device", integration="lm_eval")
@@ -27,7 +28,9 @@ def _():
     folder = str(small.llama_folder())
     # The command gives it this device where none is named.
     assert HFLM(pretrained=folder, device="cuda:0").model.device.type == "ocl"
+    _choice._hinted.clear()
     assert HFLM(pretrained=folder, device="cpu").model.device.type == "cpu"
+    assert "accelerate" in _choice._hinted  # A program that wants the CPU gets no hint.
 
 
 @check("torch-geometric", "device('auto')", integration="torch_geometric", mode="always")
