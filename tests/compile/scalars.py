@@ -105,8 +105,9 @@ def changed(number: Any) -> tuple[Any, ...]:
 
 def is_taken(case: Case, value: Any) -> bool:
     """Whether an op takes a number. Some that it takes have no gradient."""
+    on_cpu = case.on("cpu")
     try:
-        results([case.on("cpu")], [case.on("cpu").call(value)])
+        results([on_cpu], [on_cpu.call(value)])
     except Exception:  # noqa: BLE001 - whatever it is, CPU torch does not do it
         return False
     return True

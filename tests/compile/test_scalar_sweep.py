@@ -13,12 +13,6 @@ TOGETHER = 6
 
 #: By op and argument: what raises on the CPU's Inductor, too, where the number is a symbol.
 GAPS = {
-    ("histogram", 1): "derivative",
-    ("histogram", "density"): "derivative",
-    ("histogramdd", "density"): "derivative",
-    ("linalg.ldl_factor", "hermitian"): "derivative",
-    ("linalg.ldl_factor_ex", "hermitian"): "derivative",
-    ("linalg.ldl_solve", "hermitian"): "derivative",
     ("nn.functional.adaptive_avg_pool2d", 1): "truth value of Relational",
 }
 
