@@ -62,7 +62,7 @@ static inline void score_keys(global const char* key, uint count, private const 
                  scores);
 }
 
-/// Of each lane, the first one in the low half.
+/// Both numbers of each lane side by side, the first one in the low half.
 static inline uint16 pair_of(ushort16 low, ushort16 high) {
   return convert_uint16(low) | convert_uint16(high) << (uint16)(16);
 }
@@ -140,7 +140,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
         total[v] += low + high;
         const ushort16 even = encode_bf1616(low), odd = encode_bf1616(high);
         vstore16(pair_of(even, odd), v, weights + pair * NQ);
-        // What is left is cut, not rounded: its last bits are past those of float.
+        // The rest is cut, not rounded: its last bits are past those of float.
         const uint16 left_even = as_uint16(low - decode_bf1616(even));
         const uint16 left_odd = as_uint16(high - decode_bf1616(odd));
         vstore16(left_even >> (uint16)(16) | (left_odd & (uint16)(0xffff0000u)), v,

@@ -17,7 +17,7 @@ namespace {
 using namespace kernel_types;
 #include "conv/amx_arguments.clh"
 
-// Of the kernel.
+// The kernel has these sizes.
 constexpr int64_t kColumns = 32, kStep = 32, kRun = 16, kTiles = 8;
 /// Fewer channels leave most of a tile idle.
 constexpr int64_t kLeastChannels = 16;
@@ -94,7 +94,7 @@ ConvAmxArguments arguments_of(const Description& description) {
   p.dilation_row = number(w.dilation[1]);
   p.kernel_rows = number(w.kernel[1]);
   p.kernel_columns = number(w.kernel[2]);
-  // What windows touch.
+  // Windows touch so much.
   p.padded_height = number((out.size[3] - 1) * w.stride[1] + w.dilation[1] * (w.kernel[1] - 1) + 1);
   p.padded_width = number((out.size[4] - 1) * w.stride[2] + w.kernel[2]);
   p.lines = p.out_height;
