@@ -12,6 +12,7 @@ import torch
 from torch._inductor.codegen.common import CSEVariable, SizeArg, WorkspaceArg
 from torch._inductor.codegen.simd import IterationRangesEntry, SIMDKernel
 from torch._inductor.virtualized import V
+from torch.utils._sympy.functions import TruncToInt
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from torch_ocl.inductor import device as devices
@@ -26,6 +27,7 @@ from torch_ocl.inductor.plan.lanes import lanes_of
 from torch_ocl.inductor.plan.numbers import numbers_fit
 from torch_ocl.inductor.plan.sizes import FEWEST_LANES, LONGEST_PRIVATE_ROW, may_keep
 from torch_ocl.inductor.plan.stages import Plan
+from torch_ocl.inductor.reals import is_real
 from torch_ocl.inductor.text.code import Code
 from torch_ocl.inductor.text.indices import Names, Printer
 from torch_ocl.inductor.text.program import Number, Parameters, kernel_text
@@ -46,6 +48,7 @@ class OclKernel(Collector, SIMDKernel):
         self.reductions: dict[Any, Any] = {}
         self.reduction_count = itertools.count()
         self.host_numbers: dict[str, torch.dtype] = {}
+        self.computed: dict[tuple[sympy.Expr, torch.dtype], str] = {}
         self.index_torch_dtype = self.get_index_dtype_as_torch_dtype()
         self.device = V.graph.get_current_device_or_throw()
         self.on_cpu = devices.is_cpu_form(self.device.index)
@@ -104,6 +107,15 @@ class OclKernel(Collector, SIMDKernel):
         self.host_numbers[name] = dtype
         value = self.emit("number", compute_dtype(dtype), name=name)
         return value
+
+    def computed_before(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
+        """A number of the call, which the graph's code computes."""
+        if dtype not in (torch.bool, torch.float32, torch.float64):
+            dtype = torch.int64
+            expr = TruncToInt(expr) if is_real(expr) else expr
+        dtype = torch.float32 if dtype == torch.bool else dtype
+        name = self.computed.setdefault((expr, dtype), f"computed{len(self.computed)}")
+        return self.emit("parameter", dtype, name=name, lanes=False)
 
     # --- memory
     def store_reduction(self, name: str, index: sympy.Expr, value: CSEVariable) -> None:
@@ -295,6 +307,9 @@ class OclKernel(Collector, SIMDKernel):
                 numbers.append(Number(f"{arg.name}_number", outer, kind, dtype))
             else:
                 tensors.append((arg.name, outer))
+        for (expr, dtype), name in self.computed.items():
+            kind = {torch.float32: "f", torch.float64: "d"}.get(dtype, "l")
+            numbers.append(Number(name, expr, kind, used_as=dtype))
         for tree in self.range_trees:
             if not isinstance(tree.numel, sympy.Integer):
                 numbers.append(Number(f"{tree.prefix}numel", tree.numel, "l"))

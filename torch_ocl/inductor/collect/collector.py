@@ -14,9 +14,10 @@ from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import Identity
 
 from torch_ocl.inductor import device as devices
-from torch_ocl.inductor.collect.expressions import cast, constant, promote, unwrap
+from torch_ocl.inductor.collect.expressions import cast, constant, promote, real_dtype, unwrap
 from torch_ocl.inductor.collect.moves import moved_bits
 from torch_ocl.inductor.collect.ops import Overrides
+from torch_ocl.inductor.reals import is_computed_before, is_condition, is_real
 from torch_ocl.inductor.types import FLOAT8, TAGS, compute_dtype
 from torch_ocl.inductor.values import Assert, Region, Store, Value, temporaries
 
@@ -129,11 +130,23 @@ class Collector:
         expr = _plain(self.prepare_indexing(sympy.sympify(expr)))
         if expr.is_number and not expr.has(sympy.Function) and (expr.is_Integer or expr.is_Float):
             return constant(int(expr) if expr.is_Integer else float(expr), dtype)
+        if is_computed_before(expr):
+            return cast(self.computed_before(expr, dtype), dtype)
+        return cast(self.computed_here(expr, dtype), dtype)
+
+    def computed_here(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
+        """A number that the kernel computes, to be converted to a dtype."""
         expr, values = self._resolved(expr)
-        own = torch.float32 if _is_real(expr) else self.index_torch_dtype
-        if _is_condition(expr):
+        own = self.index_torch_dtype
+        if is_condition(expr):
             own = torch.bool
-        return cast(self.emit("index", own, *values, index=expr), dtype)
+        elif is_real(expr):
+            own = real_dtype(dtype)
+        return self.emit("index", own, *values, index=expr)
+
+    def computed_before(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
+        """A number that the graph's code can compute for the kernel."""
+        return self.computed_here(expr, dtype)
 
     def masked(self, mask: Value, body: Callable[[], Any], other: Any) -> Value:
         """Gives what body computes where the mask is true, else `other`."""
@@ -252,20 +265,3 @@ def _shape_of(region: Region, result: Value) -> tuple[Any, ...]:
         attrs = tuple((k, v) for k, v in item.attrs.items() if isinstance(v, plain))
         parts.append((item.op, item.dtype, tuple(map(name, item.args)), index, attrs))
     return (*parts, name(result))
-
-
-def _is_condition(expression: sympy.Basic) -> bool:
-    """Whether it is true or false. Symbols are neither, though sympy has them among Booleans."""
-    return isinstance(expression, sympy.logic.boolalg.Boolean) and not isinstance(
-        expression, sympy.Symbol
-    )
-
-
-def _is_real(expression: sympy.Expr) -> bool:
-    """Whether it stands for a floating-point number."""
-    if _is_condition(expression):
-        return False
-    name = type(expression).__name__
-    if name in ("ToFloat", "IntTrueDiv", "FloatTrueDiv", "FloatPow", "TruncToFloat"):
-        return True
-    return expression.is_integer is False or (expression.is_Float and expression.is_integer is None)

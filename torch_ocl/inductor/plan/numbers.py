@@ -9,10 +9,11 @@ import torch
 from torch._inductor.loop_body import MemoryUsageType
 from torch._inductor.utils import expr_fits_within_32bit
 from torch._inductor.virtualized import V
-from torch.utils._sympy.symbol import SymT, symbol_is_type
+from torch.utils._sympy.symbol import symbol_is_type
+
+from torch_ocl.inductor.reals import GIVEN, is_real
 
 _MOST = torch.iinfo(torch.int32).max
-_GIVEN = (SymT.SIZE, SymT.UNBACKED_INT, SymT.PRECOMPUTED_SIZE)
 
 
 def numbers_fit(features: Any) -> bool:
@@ -25,14 +26,15 @@ def numbers_fit(features: Any) -> bool:
     for node in features.scheduler_nodes():
         body = node._body
         last = {v: size - 1 for v, size in body.var_ranges.items()}
-        for expr in body.indexing_exprs.values():
+        exprs = {k: e for k, e in body.indexing_exprs.items() if not is_real(e)}
+        for expr in exprs.values():
             # (2**31 + i) % 6 is small.
             ends |= expr.atoms(sympy.Integer, sympy.Symbol)
         for entry in body.memory_usage[MemoryUsageType.INDEX_EXPR]:
-            for expr in _integers(body.indexing_exprs[entry.index_name]):
+            for expr in _integers(exprs.get(entry.index_name, sympy.S.Zero)):
                 ends |= {expr.xreplace(dict.fromkeys(last, sympy.S.Zero)), expr.xreplace(last)}
     # Indices that are read have no other bound than their tensor's.
-    ends = {e for e in ends if all(symbol_is_type(s, _GIVEN) for s in e.free_symbols)}
+    ends = {e for e in ends if all(symbol_is_type(s, GIVEN) for s in e.free_symbols)}
     # A symbol that stands for an expression of others has no hint of its own.
     ends = {V.graph.sizevars.remove_precomputed_replacements(e) for e in ends}
     if not all(expr_fits_within_32bit(e) and expr_fits_within_32bit(-e) for e in ends):

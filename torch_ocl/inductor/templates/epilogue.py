@@ -80,6 +80,10 @@ class _Kernel(Collector, SIMDKernel):
         self.parts.add("host numbers")
         return self.emit("number", compute_dtype(V.graph.get_dtype(name)), name=name)
 
+    def computed_before(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
+        self.parts.add("host numbers")
+        return super().computed_before(expr, dtype)
+
     def collect(self, nodes: Sequence[Any]) -> None:
         """The values that nodes compute, in their order, and what they store."""
         name, dtype = self.product.get_name(), compute_dtype(self.product.get_dtype())

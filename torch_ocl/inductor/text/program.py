@@ -22,17 +22,21 @@ class Number:
         outer: The expression, or the name of a tensor of one element on the CPU.
         kind: How it is passed: 'l' long, 'd' double, 'f' float.
         dtype: The tensor's.
+        used_as: The dtype that the kernel takes it as, where that is neither the tensor's nor that
+            of indices or floats.
     """
 
     name: str
     outer: Any
     kind: str
     dtype: torch.dtype | None = None
+    used_as: torch.dtype | None = None
 
     def c_type(self, index: torch.dtype) -> str:
         """The C type that it is used as."""
-        if self.dtype is not None:
-            return c_type(compute_dtype(self.dtype))
+        dtype = self.used_as or self.dtype
+        if dtype is not None:
+            return c_type(compute_dtype(dtype))
         return c_type(index) if self.kind == "l" else "float"
 
 
