@@ -117,8 +117,8 @@ def _graphs_are_compiled_afresh():
     torch._dynamo.reset()
 
 
-def differs(program, device="ocl", **options):
-    x = torch.arange(-12, 12).reshape(4, 6)
+def differs(program, device="ocl", dtype=torch.int64, **options):
+    x = torch.arange(-12, 12).reshape(4, 6).to(dtype)
     y = x.to(device)
     expected, actual = program(x), torch.compile(program, **options)(y)
     if torch.is_tensor(expected):
@@ -159,6 +159,61 @@ def differs_in_halves(dtype):
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64])
 def test_writes_through_two_dtype_views(dtype):
     assert not differs_in_halves(dtype)
+
+
+def index(device):
+    return torch.tensor([0, 2], device=device)
+
+
+def filled_by_a_number(x):
+    x[index(x.device)] = 6
+
+
+def filled_at_places(x):
+    x.index_put_((index(x.device), index(x.device) + 1), torch.full((2,), 6).to(x))
+
+
+def filled_and_read(x):
+    x.index_fill_(1, index(x.device), 5)
+    x[1:].add_(x[:-1] + 1)
+
+
+def scattered(x):
+    x.scatter_(1, index(x.device)[None], 7)
+
+
+#: A type with a fraction, and an integer of its size.
+OF_ONE_SIZE = {
+    torch.float32: torch.int32,
+    torch.bfloat16: torch.int16,
+    torch.float16: torch.int16,
+}
+
+
+def written_through_a_view_of_a_result(write, kind, device="ocl", **options):
+    """Writes integers into a view of a compiled result: what that gives, and what it should."""
+
+    def program(x):
+        y = x.view(kind) * 1
+        view = y.view(OF_ONE_SIZE[kind])
+        write(view)
+        return y, view, view.index_fill(0, index(x.device), 9).view(kind)
+
+    x = torch.arange(1.0, 33).view(4, 8).to(kind).view(OF_ONE_SIZE[kind])
+    found = torch.compile(program, **options)(x.to(device))
+    return [[y.cpu().view(OF_ONE_SIZE[kind]) for y in ys] for ys in (found, program(x))]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("kind", OF_ONE_SIZE, ids=str)
+@pytest.mark.parametrize(
+    "write",
+    [filled_by_a_number, filled_at_places, filled_and_read, scattered],
+    ids=operator.attrgetter("__name__"),
+)
+def test_integers_into_a_view_of_a_result(write, kind, dynamic):
+    found, expected = written_through_a_view_of_a_result(write, kind, dynamic=dynamic)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("program", PROGRAMS[::2], ids=operator.attrgetter("__name__"))

@@ -83,12 +83,19 @@ def test_other_names(monkeypatch, program):
 
 @torch._inductor.config.patch(force_disable_caches=True)
 def test_dtypes_of_memory(monkeypatch):
-    kind = ir.MutationLayoutSHOULDREMOVE
-    upstream = classmethod(kind.realize_into.__func__.__wrapped__)
-    monkeypatch.setattr(kind, "realize_into", upstream)
+    monkeypatch.setattr(ir.Pointwise, "store_output", ir.Pointwise.store_output.__wrapped__)
     # It is written in place where an earlier graph has called the view as an eager op.
     monkeypatch.setattr(fallbacks, "forget", lambda: None)
     assert test_mutations.differs_in_halves(torch.int32)
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_dtypes_of_memory_at_indices(monkeypatch):
+    """The CPU raises for a write into such a view: the device shows whether it is needed."""
+    monkeypatch.setattr(ir.Scatter, "store_output", ir.Scatter.store_output.__wrapped__)
+    write = test_mutations.filled_by_a_number
+    found, expected = test_mutations.written_through_a_view_of_a_result(write, torch.float32)
+    assert not torch.equal(found[0], expected[0])
 
 
 @torch._inductor.config.patch(force_disable_caches=True)

@@ -14,6 +14,7 @@ import torch
 
 from torch_ocl.upstream.compile import (
     device_types,
+    dtype_views,
     fallbacks,
     float_guards,
     generated_cpp,
@@ -43,6 +44,7 @@ def install() -> None:
     _layouts()
     _whole_graphs()
     _captured()
+    dtype_views.install()
     fallbacks.install()
     float_guards.install()
     mutations.install()

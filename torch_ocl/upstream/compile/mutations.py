@@ -22,8 +22,6 @@ def install() -> None:
     _reads_of_fused_writes()
     _other_names()
     _parts_of_concatenations()
-    _writes_through_dtype_views()
-    _dtypes_of_memory()
     _copies_that_are_left_out()
     _old_values()
 
@@ -136,49 +134,6 @@ def _parts_of_concatenations() -> None:
         return src.get_device().type != "ocl" or not _is_written_later(V.graph, src)
 
     ConcatKernel.can_realize_into_without_copy = classmethod(can_realize_into_without_copy)
-
-
-def _writes_through_dtype_views() -> None:
-    """An op that writes in place asks a view where its elements lie. DtypeView in
-    torch/_inductor/ir.py doesn't say: each lies where the viewed one does, since both have one
-    size."""
-    from torch._inductor.ir import DtypeView
-
-    upstream = DtypeView.make_reindexer
-
-    @functools.wraps(upstream)
-    def make_reindexer(self: Any) -> Any:
-        return list if self.get_device().type == "ocl" else upstream(self)
-
-    DtypeView.make_reindexer = make_reindexer
-
-
-def _dtypes_of_memory() -> None:
-    """Values written into a view have the view's dtype: MutationLayoutSHOULDREMOVE.realize_into()
-    in torch/_inductor/ir.py. The memory's is another one where a dtype view is between them, and a
-    store converts to that. So its bits are viewed as the memory's dtype first."""
-    from torch._inductor import ir
-    from torch._inductor.virtualized import V, ops
-
-    kind = ir.MutationLayoutSHOULDREMOVE
-    upstream = kind.realize_into.__func__
-
-    @functools.wraps(upstream)
-    def realize_into(cls: Any, src: Any, dst: Any, unsafe_alias: bool = False) -> Any:
-        dst.realize()
-        viewed, memory = dst.get_dtype(), V.graph.get_dtype(dst.get_name())
-        if dst.get_device().type == "ocl" and viewed != memory and src.get_dtype() == viewed:
-            load = src.make_loader()
-
-            def bits(index: Any) -> Any:
-                return ops.to_dtype_bitcast(load(index), memory, viewed)
-
-            ranges = [*dst.get_size()]
-            device = dst.get_device()
-            src = ir.Pointwise.create(device=device, dtype=memory, inner_fn=bits, ranges=ranges)
-        return upstream(cls, src, dst, unsafe_alias)
-
-    kind.realize_into = classmethod(realize_into)
 
 
 def _is_written_later(graph: Any, value: Any) -> bool:
