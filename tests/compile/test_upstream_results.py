@@ -193,6 +193,28 @@ def test_quotients(monkeypatch):
     assert quotients_of.differ()
 
 
+def clamped(x, v):
+    return x.to(torch.int32).clamp(max=v + 0.5), x.int().clamp(v - 3, v + 0.5), x.clamp(v, v + 1)
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_clamps():
+    x = torch.arange(6.0)
+
+    def differs(device):
+        torch._dynamo.reset()
+        compiled = torch.compile(clamped, dynamic=True)
+        pairs = [
+            pair
+            for v in (2, 4)
+            for pair in zip(compiled(x.to(device), v), clamped(x, v), strict=True)
+        ]
+        return any(a.dtype != e.dtype or not torch.equal(a.cpu(), e) for a, e in pairs)
+
+    assert not differs("ocl")
+    assert differs("cpu")
+
+
 @torch._inductor.config.patch(force_disable_caches=True)
 @pytest.mark.parametrize("program", fallback_programs.PROGRAMS)
 def test_fallbacks(monkeypatch, program):

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from torch_ocl.upstream.compile import (
+    clamps,
     device_types,
     dtype_views,
     fallbacks,
@@ -44,6 +45,7 @@ def install() -> None:
     _layouts()
     _whole_graphs()
     _captured()
+    clamps.install()
     dtype_views.install()
     fallbacks.install()
     float_guards.install()
