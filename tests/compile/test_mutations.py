@@ -161,6 +161,19 @@ def test_writes_through_two_dtype_views(dtype):
     assert not differs_in_halves(dtype)
 
 
+def written_through_views_of_other_sizes(x):
+    whole, bytes_of_it = x.view(torch.int64), x.view(torch.int8)
+    whole.copy_(x.sum())
+    x[-1:].mul_(2)
+    bytes_of_it.masked_fill_(bytes_of_it > 3, 1)
+    return x, bytes_of_it
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_views_of_other_sizes(dynamic):
+    assert not differs(written_through_views_of_other_sizes, dtype=torch.int32, dynamic=dynamic)
+
+
 def index(device):
     return torch.tensor([0, 2], device=device)
 

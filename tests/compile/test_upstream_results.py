@@ -5,6 +5,7 @@ import torch
 from torch._inductor import (
     ir,
     lowering,
+    sizevars,
 )
 
 from tests.compile import test_fallbacks as fallback_programs
@@ -213,6 +214,18 @@ def test_clamps():
 
     assert not differs("ocl")
     assert differs("cpu")
+
+
+@torch._inductor.config.patch(force_disable_caches=True)
+def test_precomputed_sizes(monkeypatch):
+    program = test_mutations.written_through_views_of_other_sizes
+    assert not test_mutations.differs(program, dtype=torch.int32, dynamic=True)
+    kind = sizevars.SizeVarAllocator
+    upstream = kind.lookup_precomputed_size.__wrapped__
+    monkeypatch.setattr(kind, "lookup_precomputed_size", upstream)
+    torch._dynamo.reset()
+    with pytest.raises(torch._inductor.exc.InductorError, match="vr must not be None"):
+        test_mutations.differs(program, dtype=torch.int32, dynamic=True)
 
 
 @torch._inductor.config.patch(force_disable_caches=True)

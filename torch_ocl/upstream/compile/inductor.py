@@ -22,6 +22,7 @@ from torch_ocl.upstream.compile import (
     graph_passes,
     mutations,
     patterns,
+    precomputed_sizes,
     quotients,
     refused_kernels,
     side_by_side,
@@ -51,6 +52,7 @@ def install() -> None:
     float_guards.install()
     mutations.install()
     patterns.install()
+    precomputed_sizes.install()
     quotients.install()
     side_by_side.install()
     specialized_floats.install()
