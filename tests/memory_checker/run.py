@@ -39,8 +39,11 @@ OPTIONS = {"selections": ["--local-mem-size", "65536"]}
 VARIABLES = {"waves": {"TORCH_OCL_AMD_TARGET": "gfx1201"}}
 #: Kernel files that no sample launches, and why.
 NOT_LAUNCHED = {
+    "attention/amx_values.cl": "for AMX",
     "attention/backward_tensor_core.cl": "PTX",
+    "attention/forward_amx.cl": "assembly",
     "attention/forward_tensor_core.cl": "PTX",
+    "conv/amx.cl": "assembly",
     "conv/tiled_parts.cl": "oclgrind's device has one compute unit, for which k isn't split",
     "gemm/bfloat16_parts.cl": "needs units for bfloat16",
     "gemm/bfloat16x3.cl": "for Hopper; tests/engine/test_bfloat16x3.py launches it",
