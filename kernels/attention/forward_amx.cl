@@ -67,6 +67,80 @@ static inline uint16 pair_of(ushort16 low, ushort16 high) {
   return convert_uint16(low) | convert_uint16(high) << (uint16)(16);
 }
 
+/// Scales and masks the scores of `count` keys from k0 on, in `tiles` of 32, and raises the rows'
+/// maxima.
+static ALWAYS_INLINE void mask_scores(private V* scores, private V* largest, uint q0, uint k0,
+                                      uint count, uint tiles, float factor, const V lanes,
+                                      const Arguments p MASK_PARAMETERS) {
+  for (uint k = 0; k < count; k += R) {
+    V tile[R * NV];
+    _Pragma("unroll") for (uint i = 0; i < R * NV; i++) {
+      tile[i] = scores[k * NV + i] * (V)(factor);
+    }
+    MASK_TILE(tile, head_mask, k, k0, count, q0);
+    _Pragma("unroll") for (uint i = 0; i < R; i++) {
+      _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+        const V x = tile[i * NV + v];
+        scores[(k + i) * NV + v] = x;
+        largest[v] = x > largest[v] ? x : largest[v];
+      }
+    }
+  }
+  // Keys that fill the last tile have no weight.
+  for (uint i = (count + R - 1) / R * R * NV; i < 32 * NV * tiles; i++) scores[i] = (V)(-INFINITY);
+}
+
+/// Weights of scores, as pairs of keys in two numbers of bfloat16 each: rounded, and what is left.
+/// Adds them to the rows' totals.
+static ALWAYS_INLINE void weigh_scores(private const V* scores, private const V* base,
+                                       private V* total, private uint* weights, private uint* rests,
+                                       uint tiles) {
+  for (uint pair = 0; pair < 16 * tiles; pair++) {
+    _Pragma("unroll") for (uint v = 0; v < NV; v++) {
+      const V low = EXP2_LANES(scores[2 * pair * NV + v] - base[v]);
+      const V high = EXP2_LANES(scores[(2 * pair + 1) * NV + v] - base[v]);
+      total[v] += low + high;
+      const ushort16 even = encode_bf1616(low), odd = encode_bf1616(high);
+      vstore16(pair_of(even, odd), v, weights + pair * NQ);
+      // The rest is cut, not rounded: its last bits are past those of float.
+      const uint16 left_even = as_uint16(low - decode_bf1616(even));
+      const uint16 left_odd = as_uint16(high - decode_bf1616(odd));
+      vstore16(left_even >> (uint16)(16) | (left_odd & (uint16)(0xffff0000u)), v,
+               rests + pair * NQ);
+    }
+  }
+}
+
+/// Stores the rows' logarithms, and sums[column][query] by the rows' totals as rows of `out`.
+static inline void store_results(private const V* sums, private const V* maximum,
+                                 private const V* total, global float* logarithms, global char* out,
+                                 uint queries, const Arguments p) {
+  for (uint v = 0; v < NV; v++) {
+    // A row that is masked whole is 0, as in CPU torch.
+    const V inverse = total[v] == (V)(0) ? (V)(0) : (V)(1) / total[v];
+    Lanes logarithm;
+    logarithm.vector = maximum[v] + log2(total[v]);
+    for (uint e = 0; e < WIDTH && v * WIDTH + e < queries; e++) {
+      logarithms[v * WIDTH + e] = logarithm.element[e];
+    }
+    for (uint c = 0; c < COLUMN_TILES * 32; c += 16) {
+      V square[16];
+      _Pragma("unroll") for (uint i = 0; i < 16; i++) square[i] = sums[(c + i) * NV + v] * inverse;
+      transpose(square);
+      for (uint e = 0; e < WIDTH && v * WIDTH + e < queries; e++) {
+        global char* to = out + ((v * WIDTH + e) * p.out.row + c * p.out.column) * STORAGE_SIZE(IN);
+        if (p.out.column == 1) {
+          STOREV_FROM(IN, C, 16, to, 0, square[e]);
+        } else {
+          Lanes columns;
+          columns.vector = square[e];
+          for (uint i = 0; i < 16; i++) STORE_FROM(IN, C, to, i * p.out.column, columns.element[i]);
+        }
+      }
+    }
+  }
+}
+
 /// Global size: blocks of 32 queries, batch * heads. Buffers: query, key, value, mask, out, lse (of
 /// C: see attention.clh), value being what amx_values.cl left. factor: scale * log2(e).
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attention_forward_amx(
@@ -108,23 +182,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
     }
     V largest[NV], base[NV], shrink[NV];
     for (uint v = 0; v < NV; v++) largest[v] = maximum[v];
-    for (uint k = 0; k < count; k += R) {
-      V tile[R * NV];
-      _Pragma("unroll") for (uint i = 0; i < R * NV; i++) {
-        tile[i] = scores[k * NV + i] * (V)(factor);
-      }
-      MASK_TILE(tile, head_mask, k, k0, count, q0);
-      _Pragma("unroll") for (uint i = 0; i < R; i++) {
-        _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-          const V x = tile[i * NV + v];
-          scores[(k + i) * NV + v] = x;
-          largest[v] = x > largest[v] ? x : largest[v];
-        }
-      }
-    }
-    // Keys that fill the last tile have no weight.
-    for (uint i = (count + R - 1) / R * R * NV; i < 32 * NV * tiles; i++)
-      scores[i] = (V)(-INFINITY);
+    mask_scores(scores, largest, q0, k0, count, tiles, factor, lanes, p MASK_PASSED);
     bool shrinks = false;
     for (uint v = 0; v < NV; v++) {
       base[v] = FINITE(V, largest[v]);
@@ -133,20 +191,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
       total[v] *= shrink[v];
       maximum[v] = largest[v];
     }
-    for (uint pair = 0; pair < 16 * tiles; pair++) {
-      _Pragma("unroll") for (uint v = 0; v < NV; v++) {
-        const V low = EXP2_LANES(scores[2 * pair * NV + v] - base[v]);
-        const V high = EXP2_LANES(scores[(2 * pair + 1) * NV + v] - base[v]);
-        total[v] += low + high;
-        const ushort16 even = encode_bf1616(low), odd = encode_bf1616(high);
-        vstore16(pair_of(even, odd), v, weights + pair * NQ);
-        // The rest is cut, not rounded: its last bits are past those of float.
-        const uint16 left_even = as_uint16(low - decode_bf1616(even));
-        const uint16 left_odd = as_uint16(high - decode_bf1616(odd));
-        vstore16(left_even >> (uint16)(16) | (left_odd & (uint16)(0xffff0000u)), v,
-                 rests + pair * NQ);
-      }
-    }
+    weigh_scores(scores, base, total, weights, rests, tiles);
     if (shrinks) {
       for (uint c = 0; c < COLUMN_TILES * 32; c++) {
         _Pragma("unroll") for (uint v = 0; v < NV; v++) sums[c * NV + v] *= shrink[v];
@@ -163,29 +208,6 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
   }
   end_tiles();
 
-  // A row that is masked whole is 0, as in CPU torch.
-  global float* const logarithms = (global float*)OPERAND(lse) + (ulong)z * p.queries + q0;
-  for (uint v = 0; v < NV; v++) {
-    const V inverse = total[v] == (V)(0) ? (V)(0) : (V)(1) / total[v];
-    Lanes logarithm;
-    logarithm.vector = maximum[v] + log2(total[v]);
-    for (uint e = 0; e < WIDTH && v * WIDTH + e < queries; e++) {
-      logarithms[v * WIDTH + e] = logarithm.element[e];
-    }
-    for (uint c = 0; c < COLUMN_TILES * 32; c += 16) {
-      V square[16];
-      _Pragma("unroll") for (uint i = 0; i < 16; i++) square[i] = sums[(c + i) * NV + v] * inverse;
-      transpose(square);
-      for (uint e = 0; e < WIDTH && v * WIDTH + e < queries; e++) {
-        global char* to = out + ((v * WIDTH + e) * p.out.row + c * p.out.column) * STORAGE_SIZE(IN);
-        if (p.out.column == 1) {
-          STOREV_FROM(IN, C, 16, to, 0, square[e]);
-        } else {
-          Lanes columns;
-          columns.vector = square[e];
-          for (uint i = 0; i < 16; i++) STORE_FROM(IN, C, to, i * p.out.column, columns.element[i]);
-        }
-      }
-    }
-  }
+  store_results(sums, maximum, total, (global float*)OPERAND(lse) + (ulong)z * p.queries + q0, out,
+                queries, p);
 }

@@ -221,6 +221,44 @@ static inline void multiply_tile(global const E* x, global const E* y, ulong sta
   }                                                                    \
   value = ACTIVATE_LANES(value)
 
+#if PARTS == 1
+/// The whole vectors of WIDTH columns that are stored as such, of a row's `columns_`.
+#define VECTORS_STORED(columns_, idle_)                                                       \
+  ((idle_) == 0 &&                                                                            \
+           (keeps_sums_ ? !SUMS_TURNED : p.out.column == 1 && p.c.column <= 1 && LANES_STORE) \
+       ? (columns_) / WIDTH                                                                   \
+       : 0)
+#define STORE_VECTOR(z_, split_, sum_, row_, column_)                                          \
+  if (keeps_sums_) {                                                                           \
+    const ulong at_ = ((split_) * p.batch + (z_)) * p.m * p.n + SUM_AT(row_, column_);         \
+    STOREV(C, WIDTH, workspace + at_ * sizeof(T), 0, sum_);                                    \
+  } else {                                                                                     \
+    FINISH_LANES(value_, sum_, row_, column_);                                                 \
+    STORE_LANES(z_, row_, column_, out + ((row_) * p.out.row + (column_)) * STORAGE_SIZE(OUT), \
+                value_);                                                                       \
+  }
+#else
+#define VECTORS_STORED(columns_, idle_) 0
+#define STORE_VECTOR(z_, split_, sum_, row_, column_)
+#endif
+/// Stores a tile's first `rows_` and `columns_`, after `idle_` others, from V tile_[MR * NV], or
+/// leaves the sums in the workspace where k is split.
+#define STORE_EDGE(z_, split_, tile_, row0_, rows_, column0_, columns_, idle_) \
+  {                                                                            \
+    const bool keeps_sums_ = p.splits > 1 || (p.flags & kKeepSums) != 0;       \
+    const uint vectors_ = VECTORS_STORED(columns_, idle_);                     \
+    for (uint i_ = 0; i_ < (rows_); i_++) {                                    \
+      for (uint v_ = 0; v_ < vectors_; v_++) {                                 \
+        const ulong column_ = (column0_) + v_ * WIDTH;                         \
+        STORE_VECTOR(z_, split_, tile_[i_ * NV + v_], (row0_) + i_, column_)   \
+      }                                                                        \
+      for (uint j_ = vectors_ * WIDTH; j_ < (columns_); j_++) {                \
+        const T sum_ = ((private const T*)tile_)[i_ * NC + j_ + (idle_)];      \
+        EPILOGUE_OR_SPLIT(z_, split_, (row0_) + i_, (column0_) + j_, sum_);    \
+      }                                                                        \
+    }                                                                          \
+  }
+
 /// Global size: n / NC * splits, m / (MR * block), batch. With PACK_B the work-item packs its part
 /// of b first, which then lies in its core's cache.
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_packed(
@@ -290,37 +328,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void gemm_pac
 #endif
     V edge[MR * NV];
     _Pragma("unroll") for (uint i = 0; i < MR * NV; i++) edge[i] = tile[i];
-   private const T* sums = (private const T*)edge;
     workspace += panels.sums;
-    const bool keeps_sums = p.splits > 1 || (p.flags & kKeepSums) != 0;
-#if PARTS == 1
-    const bool stores_lanes =
-        idle == 0 &&
-        (keeps_sums ? !SUMS_TURNED : p.out.column == 1 && p.c.column <= 1 && LANES_STORE);
-    const uint vectors = stores_lanes ? columns / WIDTH : 0;
-#else
-    const uint vectors = 0;
-#endif
-    for (uint i = 0; i < rows; i++) {
-#if PARTS == 1
-      for (uint v = 0; v < vectors; v++) {
-        const ulong column = column0 + v * WIDTH;
-        if (keeps_sums) {
-          const ulong first = (split * p.batch + z) * p.m * p.n;
-          STOREV(C, WIDTH, workspace + (first + SUM_AT(row0 + i, column)) * sizeof(T), 0,
-                 edge[i * NV + v]);
-        } else {
-          FINISH_LANES(value, edge[i * NV + v], row0 + i, column);
-          STORE_LANES(z, row0 + i, column,
-                      out + ((row0 + i) * p.out.row + column) * STORAGE_SIZE(OUT), value);
-        }
-      }
-#endif
-      for (uint j = vectors * WIDTH; j < columns; j++) {
-        const T sum = sums[i * NC + j + idle];
-        EPILOGUE_OR_SPLIT(z, split, row0 + i, column0 + j, sum);
-      }
-    }
+    STORE_EDGE(z, split, edge, row0, rows, column0, columns, idle);
     workspace -= panels.sums;
   }
 }
