@@ -18,7 +18,7 @@ import torch
 from torch_ocl import _import_hook
 from torch_ocl.api import unavailable
 from torch_ocl.notices import unused
-from torch_ocl.upstream.as_cuda import backends, dynamo, profilers
+from torch_ocl.upstream.as_cuda import backends, dynamo, operators, profilers
 from torch_ocl.upstream.as_cuda import tensor_types as cuda_tensor_types
 from torch_ocl.upstream.as_cuda.converting import (
     Method,
@@ -54,6 +54,7 @@ def install() -> None:
     _change_amp()
     _change_loading()
     backends.install()
+    operators.install()
     profilers.install()
     # Not above: this module is imported before the native part can be.
     from torch_ocl import _C
