@@ -4,6 +4,8 @@ import collections
 import contextvars
 import dataclasses
 import enum
+import importlib
+import operator
 import os
 import random
 import sys
@@ -78,6 +80,7 @@ class Scaled(torch.autograd.Function):
         return gradient * SCALE
 
 
+read_globals = globals
 config, child, data, layer = Config(), Child(), Data(), Layer()
 mode = [Mode.SLOW]
 helpers = [lambda x: x * SCALE]
@@ -97,6 +100,22 @@ def set_global(value):
 
 def setter(owner, name):
     return lambda value: setattr(owner, name, value)
+
+
+def word(text):
+    return text
+
+
+def import_module_there(x):
+    import settings_of_a_program
+
+    return x * settings_of_a_program.SCALE
+
+
+def import_name_there(x):
+    from settings_of_a_program import SCALE as scale
+
+    return x * scale
 
 
 def replace(container):
@@ -136,6 +155,34 @@ READS = {
     ),
     "a context variable": (lambda x: x * VARIABLE.get(1.0), VARIABLE.set),
     "an array": (lambda x: x * float(ARRAY[0]), lambda v: ARRAY.__setitem__(0, v)),
+    "a global by its name": (lambda x: x * globals()["SCALE"], set_global),
+    "a global by a name that is made": (lambda x: x * globals()["SCA" + word("LE")], set_global),
+    "a local name of a global": (lambda x: x * read_globals()["SCALE"], set_global),
+    "a module's variables": (lambda x: x * vars(module)["SCALE"], setter(module, "SCALE")),
+    "a module's dictionary": (lambda x: x * module.__dict__["SCALE"], setter(module, "SCALE")),
+    "getattr": (lambda x: x * getattr(module, "SCALE"), setter(module, "SCALE")),  # noqa: B009
+    "getattr of a name that is made": (
+        lambda x: x * getattr(module, word("SCALE")),
+        setter(module, "SCALE"),
+    ),  # fmt: skip
+    "getattr with a default": (
+        lambda x: x * getattr(module, word("SCALE"), "".join),
+        setter(module, "SCALE"),
+    ),  # fmt: skip
+    "getattr of one of two names": (
+        lambda x: x * getattr(module, word("SCALE") or "OTHER"),
+        setter(module, "SCALE"),
+    ),  # fmt: skip
+    "getattr of a class": (
+        lambda x: x * getattr(Config, word("scale")),
+        setter(Config, "scale"),
+    ),  # fmt: skip
+    "an attrgetter": (
+        lambda x: x * operator.attrgetter(word("SCALE"))(module),
+        setter(module, "SCALE"),
+    ),  # fmt: skip
+    "an import": (import_module_there, setter(module, "SCALE")),
+    "an import of a name": (import_name_there, setter(module, "SCALE")),
     "a comprehension": (lambda x: x * sum(SCALE for _ in range(2)), set_global),
     "an enumeration": (
         lambda x: x * mode[0].value,
@@ -182,6 +229,25 @@ def test_the_backward_reads():
         set_global(value)
         for _ in range(6):
             assert torch.equal(call(x), step(x)), call.reason
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: sys.modules["settings_of_a_program"].SCALE,
+        lambda: sys.modules[word("settings_of_a_program")].SCALE,
+        lambda: importlib.import_module("settings_of_a_program").SCALE,
+        lambda: __import__("settings_of_a_program").SCALE,
+    ],
+)
+def test_modules_by_name(read):
+    call, x = auto(lambda x: x * read()), torch.ones(3, device="ocl")
+    for value in (1.0, 2.0, 3.0):
+        module.SCALE = value
+        for _ in range(6):
+            assert torch.equal(call(x), x * value), call.reason
+    assert call.replays == 0 and "by their names" in call.reason
+    module.SCALE = 1.0
 
 
 @pytest.mark.parametrize(

@@ -9,37 +9,31 @@ import contextlib
 import contextvars
 import functools
 import inspect
-import threading
+import sys
 import types
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.nn.modules import module as nn_module
-from torch.optim import optimizer as optim
 from torch.utils._device import DeviceContext
 
 from torch_ocl import _C
-from torch_ocl.api.auto_watch import Ran
+from torch_ocl.api.auto_watch import BY_NAME, Ran
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device)
-_EXACT = frozenset({int, bool, str, bytes, type(None), torch.dtype, torch.device})
+EXACT = frozenset({int, bool, str, bytes, type(None), torch.dtype, torch.device})
 _MOST_VALUES = 2000  # of a form: comparing more would take longer than the work
 _DEEPEST = 4
 _MOST_BYTES = 4096  # of an array that is compared
 #: PyTorch's modules and classes are not the program's, and their state is in modes().
 _NOT_COMPARED = frozenset({"torch", "torch_ocl", "builtins", "numpy"})
 _NUMPYS = "it may draw NumPy's random numbers, which a replay would not"
+_BY_IDENTITY = (
+    types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, staticmethod,
+    classmethod, property, types.MemberDescriptorType, types.GetSetDescriptorType,
+)  # fmt: skip
 _DESCRIPTORS = (property, types.MemberDescriptorType, types.GetSetDescriptorType)
-#: Attributes that each module has, but its mode, parts and buffers.
-_OF_ALL_MODULES = frozenset(torch.nn.Module().__dict__) - {"training", "_modules", "_buffers"}
-_MODULE_HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-)
 
 
 class Refused(Exception):
@@ -110,6 +104,7 @@ def modes() -> Hashable:
         torch._C._get_mem_efficient_sdp_enabled(),
         torch._C._get_math_sdp_enabled(),
         torch.get_default_dtype(),
+        torch._C._get_default_device(),
         tuple(torch._C._get_function_stack_at(i).device for i in contexts),
         torch.ocl.current_stream().stream_id,
         torch.ocl.current_device(),
@@ -119,10 +114,12 @@ def modes() -> Hashable:
 class Values:
     """Values of a form, as they are at one time."""
 
-    def __init__(self, names: frozenset[str] = frozenset()) -> None:
+    def __init__(self, names: frozenset[str] = frozenset(), every_name: bool = False) -> None:
         self.left = _MOST_VALUES
         #: Names that the code around reads: of classes and modules these members count.
         self.names = names
+        #: Whether it may read any other, too.
+        self.every_name = every_name
         #: The memory of the device's tensors among them.
         self.storages: set[int] = set()
         #: Those that gradients are summed up in.
@@ -133,7 +130,7 @@ class Values:
     def of(self, value: Any, depth: int = 0) -> Hashable:
         """Itself where it is plain, the memory of a tensor, what it holds, or which one it is."""
         kind = type(value)
-        if kind in _EXACT:
+        if kind in EXACT:
             return kind, value
         if kind is float:
             return value.hex()  # which tells zeros apart, and finds NaN
@@ -142,12 +139,14 @@ class Values:
             raise Refused(f"it reads more than {_MOST_VALUES} values from around it")
         if isinstance(value, torch.Tensor):
             return self.tensor(value)
+        if value is sys.modules:
+            raise Refused(BY_NAME)
         if isinstance(value, Iterator):
             raise Refused("it reads an iterator, which a replay would not move on")
         if depth >= _DEEPEST:
             return _Same(value)
         if isinstance(value, dict):
-            return kind, tuple((_Same(k) if type(k) not in _EXACT else k, self.of(v, depth + 1))
+            return kind, tuple((_Same(k) if type(k) not in EXACT else k, self.of(v, depth + 1))
                                for k, v in value.items())  # fmt: skip
         if isinstance(value, (list, tuple, collections.deque)):
             return kind, tuple(self.of(v, depth + 1) for v in value)
@@ -187,6 +186,8 @@ class Values:
                 continue
             self._owners.add(one)
             own = vars(one)
+            if self.every_name:
+                found.append(self.others(own))
             for name in sorted(own.keys() & self.names):
                 value = own[name]
                 if isinstance(value, (staticmethod, classmethod)):
@@ -200,6 +201,14 @@ class Values:
                     self.function(f, depth) for f in methods if isinstance(f, types.FunctionType)
                 )
         return tuple(found)
+
+    def others(self, own: Mapping[str, Any]) -> Hashable:
+        """Values under names that don't stand in the code. Functions that run are compared."""
+        return tuple(
+            (name, _Same(value) if isinstance(value, _BY_IDENTITY) else self.of(value, 1))
+            for name, value in list(own.items())
+            if name not in self.names and not name.startswith("__")
+        )
 
     def tensor(self, tensor: torch.Tensor) -> Hashable:
         """The parts of a tensor that isn't copied which a captured kernel knows."""
@@ -283,17 +292,26 @@ class Surroundings:
 
     def add(self, ran: dict[types.CodeType, Ran]) -> bool:
         """Has forms compare what such code reads, too; False if they do."""
-        new = {code: one for code, one in ran.items() if code not in self._ran}
+        new = {
+            code: one
+            for code, one in ran.items()
+            if code not in self._ran or one.reads_more(self._ran[code])
+        }
         self._ran.update(new)
         self._all_names = self._all_names.union(*(one.names for one in new.values()))
         return bool(new)
 
     def form(self) -> tuple[Hashable, Values]:
-        values = Values(self._all_names)
+        values = Values(self._all_names, any(one.every_name for one in self._ran.values()))
         parts = [self.parts(values, 0)]
         for one in self._ran.values():
             space = one.namespace
             parts.append(tuple((n, values.of(space[n])) for n in one.names if n in space))
+            # No namespace has what the code itself imports.
+            imported = (n for n in one.imports if n not in space)
+            parts.extend(values.of(sys.modules[n]) for n in imported if n in sys.modules)
+            if one.every_global:
+                parts.append(values.others(space))
             parts.extend(values.function(f, 0) for r in one.functions if (f := r()) is not None)
         return tuple(parts), values
 
@@ -311,98 +329,3 @@ class Surroundings:
         if not isinstance(self._object, types.ModuleType):
             parts.extend(of(v, depth) for v in attributes.values())
         return tuple(parts)
-
-
-class Users:
-    """The modules that run and the optimisers that step while the function does."""
-
-    def __init__(self) -> None:
-        self.modules: dict[int, torch.nn.Module] = {}
-        self.optimizers: dict[int, torch.optim.Optimizer] = {}
-
-    @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
-        """Adds those of the calling thread."""
-        thread = threading.get_ident()
-
-        def of_module(module: torch.nn.Module, _: Any) -> None:
-            if threading.get_ident() == thread:
-                self.modules[id(module)] = module
-
-        def of_optimizer(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-            if threading.get_ident() == thread:
-                self.optimizers[id(optimizer)] = optimizer
-
-        hooks = [
-            nn_module.register_module_forward_pre_hook(of_module),
-            optim.register_optimizer_step_pre_hook(of_optimizer),
-        ]
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
-
-    def add(self, other: "Users") -> None:
-        self.modules.update(other.modules)
-        self.optimizers.update(other.optimizers)
-
-    def parameters(self) -> dict[int, torch.Tensor]:
-        of_modules = (m._parameters.values() for m in self.modules.values())
-        found = {id(p): p for ps in of_modules for p in ps if p is not None}
-        for optimizer in self.optimizers.values():
-            found.update((id(p), p) for g in optimizer.param_groups for p in g["params"])
-        return found
-
-    def form(self) -> Hashable:
-        parts: list[Hashable] = []
-        of = Values().of
-        for module in self.modules.values():
-            _add_attributes(parts, module.__dict__, of)
-        for optimizer in self.optimizers.values():
-            if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
-                raise Refused("an optimiser has hooks, which a replay would not run")
-            for group in optimizer.param_groups:
-                parts.extend(of(v) for k, v in group.items() if k != "params")
-            for state in optimizer.state.values():
-                parts.extend(v.data_ptr() for v in state.values() if isinstance(v, torch.Tensor))
-        for p in self.parameters().values():
-            if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
-                raise Refused("a parameter has hooks, which a replay would not run")
-            parts.append((p.data_ptr(), p.requires_grad, p.grad is None))
-        return tuple(parts)
-
-    def check(self) -> None:
-        """Raises Refused for what no capture can have."""
-        if nn_module._has_any_global_hook() or (
-            optim._global_optimizer_pre_hooks or optim._global_optimizer_post_hooks
-        ):
-            raise Refused("there are hooks of all modules, which a replay would not run")
-        for optimizer in self.optimizers.values():
-            for p, state in optimizer.state.items():
-                for name, value in state.items():
-                    if isinstance(value, torch.Tensor) and value.device != p.device:
-                        kind = type(optimizer).__name__
-                        raise Refused(
-                            f"{kind} keeps {name!r} on the host: give it capturable=True or "
-                            "fused=True"
-                        )
-
-
-def _add_attributes(
-    parts: list[Hashable], owned: dict[str, Any], of: Callable[[Any], Hashable]
-) -> None:
-    """A module's mode and numbers, such as a dropout's, its parts and buffers."""
-    if any(map(owned.get, _MODULE_HOOKS)):
-        raise Refused("a module has hooks, which a replay would not run")
-    for name, value in owned.items():
-        if name in _OF_ALL_MODULES:
-            continue
-        if type(value) in _EXACT:
-            parts.append(value)
-        elif name == "_modules":
-            parts.append(tuple(map(id, value.values())))  # which the module keeps
-        elif name == "_buffers":
-            parts.extend(b.data_ptr() if b is not None else None for b in value.values())
-        else:
-            parts.append(of(value))

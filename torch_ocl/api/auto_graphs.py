@@ -24,7 +24,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch_ocl import _C
 from torch_ocl.api import auto_forms
 from torch_ocl.api.auto_captures import Arguments, Captured
-from torch_ocl.api.auto_forms import PLAIN, Refused, Surroundings, Users, is_dense, storage
+from torch_ocl.api.auto_forms import PLAIN, Refused, Surroundings, is_dense, storage
+from torch_ocl.api.auto_users import Users
 from torch_ocl.api.auto_watch import Watch
 from torch_ocl.api.graphs import OclGraph, graph_pool_handle, is_current_stream_capturing
 

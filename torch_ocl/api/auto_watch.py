@@ -6,17 +6,27 @@ standard library's. Forms then compare what that code reads (auto_forms.py).
 """
 
 import contextlib
+import dis
+import functools
 import gc
+import importlib
 import sys
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 #: Modules whose functions give something else each time.
 _CHANGING = frozenset({"random", "_random", "secrets", "uuid", "time", "datetime", "numpy.random"})
 _OURS = frozenset({"torch", "torch_ocl"})
 _MOST_CLOSURES = 16
+BY_NAME = "it looks modules up by their names"
+_import_module = importlib.import_module.__code__
+#: With these, code reads what is under names that needn't stand in it.
+_READERS = frozenset({getattr, globals, hasattr, locals, vars})
+_WORDS = frozenset({"__dict__", "__getattribute__", "attrgetter"})
+_WORDS_OF_GLOBALS = frozenset({"__globals__", "f_globals"})
+_ONE_VALUE = frozenset({"LOAD_CONST", "LOAD_DEREF", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME"})
 
 
 class Ran:
@@ -24,11 +34,21 @@ class Ran:
 
     def __init__(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
         self.names = frozenset(code.co_names)
+        if not self.names.isdisjoint(("getattr", "hasattr")):
+            self.names |= {name for name in code.co_consts if type(name) is str}
+        #: Whether it may read globals of other names, and members of what it finds.
+        self.every_global = not self.names.isdisjoint(_WORDS_OF_GLOBALS)
+        self.every_name = self.every_global or not self.names.isdisjoint(_WORDS)
+        self.imports = _places(_imports(code), namespace.get("__package__") or "")
         self.namespace = namespace
         self.functions: list[weakref.ref[Any]] = []
         if code.co_freevars:
             found = [f for f in gc.get_referrers(code) if isinstance(f, types.FunctionType)]
             self.functions = [weakref.ref(f) for f in found[:_MOST_CLOSURES]]
+
+    def reads_more(self, other: "Ran") -> bool:
+        """Whether it was seen to read more in this call than in another one."""
+        return self.every_name > other.every_name or self.every_global > other.every_global
 
 
 class Watch:
@@ -53,6 +73,10 @@ class Watch:
                 homes = _CHANGING.intersection(_homes(argument))
                 if homes:
                     self._refuse(min(homes))
+                elif argument is __import__:
+                    self.why = BY_NAME
+                elif isinstance(argument, types.BuiltinFunctionType) and argument in _READERS:
+                    self._see_reader(frame, argument)
 
         sys.setprofile(see)
         try:
@@ -67,10 +91,20 @@ class Watch:
         name, top = frame.f_globals.get("__name__") or "", _top(frame)
         if name in _CHANGING and frame.f_back is not None and _top(frame.f_back) not in _OURS:
             self._refuse(name)
+        elif code is _import_module and _top(frame.f_back) not in sys.stdlib_module_names:
+            self.why = BY_NAME
         elif top in _OURS or top in sys.stdlib_module_names and top != "__main__":
             self._passed.add(code)
         else:
             self.ran[code] = Ran(code, frame.f_globals)
+
+    def _see_reader(self, frame: types.FrameType, reader: Any) -> None:
+        if (ran := self.ran.get(frame.f_code)) is None:
+            return
+        if reader is not getattr and reader is not hasattr:
+            ran.every_name = ran.every_global = True
+        elif not ran.every_name:
+            ran.every_name = reader.__name__ not in ran.names or not _is_named(frame)
 
     def _refuse(self, module: str) -> None:
         what = module.lstrip("_")
@@ -86,5 +120,42 @@ def _homes(builtin: Any) -> Iterator[str]:
             yield "numpy.random" if name.startswith("numpy.random") else name
 
 
-def _top(frame: types.FrameType) -> str:
-    return (frame.f_globals.get("__name__") or "").partition(".")[0]
+def _top(frame: types.FrameType | None) -> str:
+    return "" if frame is None else (frame.f_globals.get("__name__") or "").partition(".")[0]
+
+
+@functools.lru_cache(maxsize=1024)
+def _instructions(code: types.CodeType) -> list[dis.Instruction]:
+    return list(dis.get_instructions(code))
+
+
+@functools.lru_cache(maxsize=1024)
+def _imports(code: types.CodeType) -> frozenset[str]:
+    """The modules that code imports while it runs."""
+    found = (i.argval for i in _instructions(code) if i.opname == "IMPORT_NAME")
+    return frozenset(name for name in found if name.partition(".")[0] not in _OURS)
+
+
+def _places(names: Iterable[str], package: str) -> frozenset[str]:
+    """Full names that imported ones may stand for: those with dots in front are a package's."""
+    parts = package.split(".") if package else []
+    packages = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
+    inner = {f"{p}.{name}".rstrip(".") for p in packages for name in names}
+    return frozenset(names) | inner
+
+
+def _is_named(frame: types.FrameType) -> bool:
+    """Whether the attribute's name in a call of getattr() stands in the code, as a constant."""
+    before = [i for i in _instructions(frame.f_code) if i.offset <= frame.f_lasti]
+    call = before.pop()
+    while before and before[-1].opname in ("PRECALL", "CACHE"):
+        call = before.pop()
+    if not call.opname.startswith(("PRECALL", "CALL")) or call.arg not in (2, 3):
+        return False
+    last = before[1 - call.arg :]  # the name, and a default of one instruction
+    return (
+        not any(i.is_jump_target for i in (call, *last))
+        and all(i.opname in _ONE_VALUE for i in last)
+        and type(last[0].argval) is str
+        and last[0].opname == "LOAD_CONST"
+    )
