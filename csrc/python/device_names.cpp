@@ -3,6 +3,7 @@
 // A device's type, and its text, are those of CUDA to code outside of torch. To torch's own code,
 // and to this package's, it is `ocl`: hundreds of places there compare the type with "cuda" in
 // order to call CUDA's functions. The module of the caller tells one from the other.
+#include <c10/core/Backend.h>
 #include <pybind11/pybind11.h>
 #include <torch/csrc/Device.h>
 
@@ -19,10 +20,8 @@ namespace py = pybind11;
 namespace ocl::python {
 namespace {
 
-PyObject* upstream_type = nullptr;     // the descriptor of torch.device.type
-reprfunc upstream_text = nullptr;      // of str()
-PyObject* constructor_hook = nullptr;  // what makes a torch.Tensor(...), or null
-ternaryfunc upstream_constructor = nullptr;
+PyObject* upstream_type = nullptr;  // the descriptor of torch.device.type
+reprfunc upstream_text = nullptr;   // of str()
 
 /// Whether a module is torch's or this package's, by its name.
 bool is_of_torch(const char* module) {
@@ -115,28 +114,33 @@ void convert_arguments(const py::type& kind, const py::function& convert) {
   PyType_Modified(type);
 }
 
-/// Calls of classes whose metaclass is torch.Tensor's own.
-PyObject* construct(PyObject* type, PyObject* arguments, PyObject* named) {
-  static PyObject* const tensor =
-      py::object(py::module_::import("torch").attr("Tensor")).release().ptr();
-  if (constructor_hook != nullptr && type == tensor) {
-    return PyObject_Call(constructor_hook, arguments, named);
-  }
-  return upstream_constructor(type, arguments, named);
-}
+/// An object of upstream's class of tensor types, which no header has
+/// (torch/csrc/tensor/python_tensor.cpp).
+struct TensorType {
+  PyTypeObject base;
+  PyObject* dtype;
+  PyObject* layout;
+  bool is_cuda;
+  bool is_xpu;
+  char name[64];
+  int backend;
+  int scalar_type;
+};
 
-/// Has torch.Tensor(...) call `hook` instead; none: as upstream.
-void set_tensor_constructor(const py::object& hook) {
-  PyTypeObject* const metaclass =
-      Py_TYPE(py::object(py::module_::import("torch").attr("Tensor")).ptr());
-  if (upstream_constructor == nullptr) {
-    upstream_constructor = metaclass->tp_call;
-    metaclass->tp_call = construct;
-    PyType_Modified(metaclass);
+/// Has one of upstream's types, torch.cuda.FloatTensor and its kin, be a type of `ocl`.
+/// Upstream's list of types is fixed, and only its members can be the default type.
+void make_tensor_type_ours(const py::type& kind) {
+  auto* const type = reinterpret_cast<TensorType*>(kind.ptr());
+  const bool is_known = type->dtype == kind.attr("dtype").ptr() &&
+                        type->layout == kind.attr("layout").ptr() &&
+                        std::strncmp(type->name, "torch.cuda.", 11) == 0;
+  const int ours = static_cast<int>(c10::Backend::PrivateUse1);
+  if (is_known && type->backend == ours) return;
+  if (!is_known || !type->is_cuda || type->backend != static_cast<int>(c10::Backend::CUDA)) {
+    throw std::runtime_error("PyTorch's tensor types are laid out in another way");
   }
-  PyObject* const old = constructor_hook;
-  constructor_hook = hook.is_none() ? nullptr : hook.inc_ref().ptr();
-  Py_XDECREF(old);
+  type->is_cuda = false;  // or upstream says that it was built without CUDA
+  type->backend = ours;
 }
 
 }  // namespace
@@ -144,7 +148,7 @@ void set_tensor_constructor(const py::object& hook) {
 void bind_device_names(py::module_& module) {
   module.def("show_devices_as_cuda", &show_devices_as_cuda);
   module.def("convert_arguments", &convert_arguments, py::arg("kind"), py::arg("convert"));
-  module.def("set_tensor_constructor", &set_tensor_constructor, py::arg("hook"));
+  module.def("make_tensor_type_ours", &make_tensor_type_ours, py::arg("kind"));
 }
 
 }  // namespace ocl::python

@@ -215,23 +215,6 @@ def test_functions_of_cuda_in_torch_c():
     )
 
 
-def test_the_default_tensor_type():
-    code = """
-    import torch
-    torch.set_default_tensor_type("torch.cuda.FloatTensor")
-    print(torch.Tensor([1.0]).is_cuda, torch.Tensor(2, 3).is_cuda, torch.Tensor([1.0]).tolist())
-    print(torch.zeros(2).is_cuda, torch.tensor([1.0]).is_cuda, torch.Tensor(2, 3).numel() == 6)
-    print(torch.nn.Parameter(torch.ones(2)).is_cuda, torch.cuda.FloatTensor([1.0]).is_cuda)
-    torch.set_default_tensor_type(torch.cuda.HalfTensor)
-    print(torch.Tensor([1.0]).dtype, torch.Tensor().numel())
-    torch.set_default_tensor_type("torch.FloatTensor")
-    print(torch.Tensor([1.0]).is_cuda, torch.zeros(2).is_cuda, torch.Tensor([1.0]).dtype)
-    """
-    assert run(code) == (
-        "True True [1.0] True True True True True torch.float16 0 False False torch.float32".split()
-    )
-
-
 WRITE = """
 import sys, torch
 x = torch.arange(3.0, device=sys.argv[1])

@@ -45,33 +45,23 @@ def converting(upstream: Callable[..., Any]) -> Callable[..., Any]:
 def set_default_tensor_type(upstream: Callable[[Any], None]) -> Callable[[Any], None]:
     """torch.set_default_tensor_type, for which such a type means the device, too.
 
-    torch.Tensor(...) is the default type's constructor, and goes by no default device.
+    Upstream keeps the default type for the whole process, and every function looks there.
     """
     from torch_ocl import _C
 
-    is_ours = False
-
     @functools.wraps(upstream)
     def set_default_tensor_type(t: Any) -> None:
-        nonlocal is_ours
         kind = _named(t)
         if isinstance(kind, tensor_types.TensorType):
-            torch.set_default_dtype(kind.dtype)
-            torch.set_default_device("ocl")
-            _C.set_tensor_constructor(_default_tensor)
-            is_ours = True
-            return
+            t = _upstreams()[kind.__qualname__]
+            _C.make_tensor_type_ours(t)
         upstream(t)
-        if is_ours:
-            torch.set_default_device(None)
-            _C.set_tensor_constructor(None)
-            is_ours = False
 
     return set_default_tensor_type
 
 
-def _default_tensor(*args: Any, **kwargs: Any) -> torch.Tensor:
-    """torch.Tensor(...) where the default type is one of the device's."""
-    dtype = torch.get_default_dtype()
-    (kind,) = {kind for kind in types().values() if kind.dtype == dtype}
-    return kind(*args, **kwargs)
+def _upstreams() -> dict[str, Any]:
+    """The types whose places in torch.cuda have ours."""
+    return {
+        kind.__name__: kind for kind in torch._tensor_classes if kind.__module__ == _PREFIX[:-1]
+    }
