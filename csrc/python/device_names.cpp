@@ -114,6 +114,13 @@ void convert_arguments(const py::type& kind, const py::function& convert) {
   PyType_Modified(type);
 }
 
+/// Gives a class written in C an attribute.
+void add_attribute(const py::type& kind, const char* name, const py::object& value) {
+  auto* const type = reinterpret_cast<PyTypeObject*>(kind.ptr());
+  if (PyDict_SetItemString(type->tp_dict, name, value.ptr()) != 0) throw py::error_already_set();
+  PyType_Modified(type);
+}
+
 /// An object of upstream's class of tensor types, which no header has
 /// (torch/csrc/tensor/python_tensor.cpp).
 struct TensorType {
@@ -148,6 +155,7 @@ void make_tensor_type_ours(const py::type& kind) {
 void bind_device_names(py::module_& module) {
   module.def("show_devices_as_cuda", &show_devices_as_cuda);
   module.def("convert_arguments", &convert_arguments, py::arg("kind"), py::arg("convert"));
+  module.def("add_attribute", &add_attribute, py::arg("kind"), py::arg("name"), py::arg("value"));
   module.def("make_tensor_type_ours", &make_tensor_type_ours, py::arg("kind"));
 }
 

@@ -215,6 +215,24 @@ def test_functions_of_cuda_in_torch_c():
     )
 
 
+def test_handles_of_events():
+    code = """
+    import ctypes, torch
+    e, other = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    print(e.cuda_event)
+    e.record()
+    other.record()
+    print(type(e.cuda_event) is int and e.cuda_event != other.cuda_event, e.cuda_event != 0)
+    print(type(e._as_parameter_) is ctypes.c_void_p, e._as_parameter_.value == e.cuda_event)
+    for share in (e.ipc_handle, lambda: torch.cuda.Event(interprocess=True)):
+        try:
+            share()
+        except RuntimeError:
+            print("refused")
+    """
+    assert run(code) == ["0", "True", "True", "True", "True", "refused", "refused"]
+
+
 WRITE = """
 import sys, torch
 x = torch.arange(3.0, device=sys.argv[1])

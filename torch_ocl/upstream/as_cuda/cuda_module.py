@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from torch_ocl import _C
 from torch_ocl.api import names
 from torch_ocl.notices import unused
 from torch_ocl.upstream.as_cuda import cuda_runtime
@@ -144,10 +145,17 @@ class _CudaModule(type(torch.cuda)):  # type: ignore[misc]
 
 
 def _change_streams() -> None:
-    """A stream's handle is its command queue, which get_stream_from_external() takes."""
+    """A stream's handle is its command queue, which get_stream_from_external() takes. An event has
+    one once it was recorded, and 0 before."""
     stream: Any = torch.ocl.Stream
     stream.cuda_stream = property(lambda self: self.native_handle)
     stream._as_parameter_ = property(lambda self: ctypes.c_void_p(self.native_handle))
+    handles = {
+        "cuda_event": lambda self: self.event_id,
+        "_as_parameter_": lambda self: ctypes.c_void_p(self.event_id),
+    }
+    for name, handle in handles.items():
+        _C.add_attribute(torch.Event, name, property(handle))
 
 
 def _cudart() -> types.ModuleType:
