@@ -1,6 +1,9 @@
 // Counters a user reads to learn what ran where and what was compiled.
+#include <ATen/record_function.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+
+#include <memory>
 
 #include "opencl/device.h"
 #include "opencl/disk_cache.h"
@@ -12,6 +15,25 @@
 namespace py = pybind11;
 
 namespace ocl::python {
+namespace {
+
+at::CallbackHandle first_op = at::INVALID_CALLBACK_HANDLE;
+
+std::unique_ptr<at::ObserverContext> see_first_op(const at::RecordFunction&) {
+  // Ops after the first are as fast as before.
+  if (!op_ran()) at::disableCallback(first_op);
+  note_op();
+  return nullptr;
+}
+
+/// Notes from now on whether any op runs. Nothing the second time.
+void watch_for_ops() {
+  if (first_op != at::INVALID_CALLBACK_HANDLE) return;
+  first_op = at::addGlobalCallback(
+      at::RecordFunctionCallback(&see_first_op).scopes({at::RecordScope::FUNCTION}));
+}
+
+}  // namespace
 
 void bind_diagnostics(py::module_& module) {
   module.def("fallback_counts", &fallback_counts);
@@ -19,6 +41,9 @@ void bind_diagnostics(py::module_& module) {
   module.def("host_staged_counts", &host_staged_counts);
   module.def("reset_host_staged_counts", &reset_host_staged_counts);
   module.def("announce_use", &announce_use);
+  module.def("watch_for_ops", &watch_for_ops);
+  module.def("was_used", &was_used);
+  module.def("op_ran", &op_ran);
   module.def("launch_count", [](int index) { return device(index).launches(); });
   module.def("reset_launch_count", [](int index) { device(index).reset_launches(); });
   module.def("cache_folder", [] { return cache_folder().path(); });

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "opencl/platform.h"
+#include "runtime/counters.h"
 #include "runtime/device_cache.h"
 #include "runtime/graph.h"
 #include "runtime/memory_history.h"
@@ -94,7 +95,10 @@ class OclAllocator final : public c10::DeviceAllocator {
     const c10::DeviceIndex index = current_device();
     DeviceCache& cache = cache_of(index);
     const c10::Device where(kDeviceType, index);
-    if (size == 0) return {nullptr, nullptr, &free_address, where};
+    if (size == 0) {
+      note_use();
+      return {nullptr, nullptr, &free_address, where};
+    }
     const c10::StreamId stream = current_stream(index).id();
     const bool elsewhere = C10_UNLIKELY(Queue::captures() || (cache.modes() & kRoutedMemory) != 0);
     void* address = cache.allocate(size, elsewhere ? pool_of(index, stream) : stream);

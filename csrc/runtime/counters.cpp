@@ -43,7 +43,18 @@ Counter& host_staged() {
   return *counter;
 }
 
-std::atomic<const std::string*> file_of_use{nullptr};  // leaked: a forked child may use it
+std::atomic<const std::string*> announced{nullptr};  // leaked: a forked child may use it
+std::atomic<bool> used{false}, ran_op{false};
+
+/// Makes an empty file, whose name says what was done, where one is announced.
+void mark(const char* work) noexcept {
+  const std::string* prefix = announced.load();
+  if (prefix == nullptr) return;
+  // It is there if another process was first.
+  const std::string file = *prefix + work;
+  const int made = open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+  if (made >= 0) close(made);
+}
 
 }  // namespace
 
@@ -54,14 +65,19 @@ std::map<std::string, uint64_t> host_staged_counts() { return host_staged().snap
 void reset_fallback_counts() { fallbacks().reset(); }
 void reset_host_staged_counts() { host_staged().reset(); }
 
-void announce_use(std::string file) { file_of_use.store(new std::string(std::move(file))); }
+void announce_use(std::string prefix) {
+  announced.store(new std::string(std::move(prefix)));
+  used.store(false);
+}
 
 void note_use() noexcept {
-  if (const std::string* file = file_of_use.exchange(nullptr)) {
-    // It is there if another process was first.
-    const int made = open(file->c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-    if (made >= 0) close(made);
-  }
+  if (!used.load(std::memory_order_relaxed) && !used.exchange(true)) mark(".ocl");
 }
+void note_op() noexcept {
+  if (!ran_op.exchange(true)) mark(".cpu");
+}
+
+bool was_used() { return used.load(); }
+bool op_ran() { return ran_op.load(); }
 
 }  // namespace ocl

@@ -21,9 +21,15 @@ std::map<std::string, uint64_t> host_staged_counts();
 void reset_fallback_counts();
 void reset_host_staged_counts();
 
-/// Has note_use() make an empty file, once, in this process and in those that it forks.
-void announce_use(std::string file);
-/// For the moment at which a process takes memory of a device.
+/// Has the first note_use() and note_op() from now on make an empty file each, in this process and
+/// in those that it forks: `prefix` and ".ocl", `prefix` and ".cpu".
+void announce_use(std::string prefix);
+/// For the moments at which a process takes memory of a device or makes an empty tensor there.
 void note_use() noexcept;
+/// For the first op of a process, on whatever device.
+void note_op() noexcept;
+/// Whether there was such a moment.
+bool was_used();
+bool op_ran();
 
 }  // namespace ocl

@@ -23,6 +23,7 @@ def train(model, place):
 class Trainer:
     def __init__(self, model, accelerator="auto", name="", *devices):
         self.model = model
+        torch.ones(3).sum()
 
     def fit(self, device="auto"):
         return torch.ones(3).sum()
@@ -83,7 +84,14 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", ["--device ocl", "--device=ocl:0", "device=ocl", "model=a,device=ocl,batch=1"]
+    "arguments",
+    [
+        "--device ocl",
+        "--device OCL",
+        "--device=ocl:0",
+        "device=ocl",
+        "model=a,device=ocl,batch=1",
+    ],
 )
 def test_an_argument(run, arguments):
     (line,) = run("program.py", *arguments.split())
@@ -118,6 +126,7 @@ import sys
 upstream = sys.exit
 import torch
 sys.exit = upstream if "upstream" in sys.argv else sys.exit
+torch.ones(2).sum()
 sys.exit("failed")
 """
     assert run("program.py", "--device", "ocl", text=text) == []
@@ -156,6 +165,40 @@ def test_the_variable(run):
     (line,) = run("program.py", TORCH_OCL_AS_CUDA="1")
     assert line.startswith("cuda means ocl in this program")
     assert run("program.py", TORCH_OCL_AS_CUDA="0") == []
+
+
+IDLE = [
+    "import torch\nprint(torch.cuda.is_available())",
+    "import torch\nprint(torch.cuda.device_count(), torch.cuda.get_device_name())\n"
+    "torch.manual_seed(0)\nprint(torch.cuda.get_device_properties(0), torch.cuda.mem_get_info())",
+    "import torch",
+    'import torch\nx = torch.empty(0, device="cuda")\nprint(x + 1, torch.cuda.get_device_name())',
+    'import torch\nif torch.cuda.is_available():\n    torch.nn.Linear(0, 3).to("cuda")',
+]
+
+
+def test_programs_that_only_ask(run):
+    for text in IDLE:
+        assert run("program.py", text=text, TORCH_OCL_AS_CUDA="1") == [], text
+    assert run("-c", IDLE[0], TORCH_OCL_AS_CUDA="1") == []
+    assert run("program.py", "--device=ocl", text="import torch") == []
+
+
+def test_a_program_that_asks_and_takes_the_cpu(run):
+    for work in ("torch.ones(1)", "torch.nn.Linear(2, 2)", "torch.tensor([1.0])"):
+        text = f"{IDLE[0]}\n{work}"
+        (line,) = run("program.py", text=text, TORCH_OCL_AS_CUDA="1")
+        assert "it used the CPU. torch.cuda.is_available() was True" in line
+
+
+def test_a_launcher_of_what_takes_the_cpu(run):
+    """The one that speaks has computed nothing itself."""
+    text = """
+import subprocess, sys, torch
+subprocess.run([sys.executable, "-c", "import torch; " + sys.argv[1]], check=True)
+"""
+    for work, lines in (("torch.ones(3).sum()", 1), ("torch.cuda.is_available()", 0)):
+        assert len(run("program.py", work, text=text, TORCH_OCL_AS_CUDA="1")) == lines
 
 
 OWN = """
@@ -281,7 +324,7 @@ def test_long_commands_speak(run):
 
 
 def test_a_library_that_was_there_first(run):
-    text = "import choosy, torch_ocl\ntorch_ocl.cuda_to_ocl()"
+    text = "import choosy, torch_ocl\ntorch_ocl.cuda_to_ocl()\nchoosy.train(None, None)"
     (line,) = run("program.py", text=text)
     assert "choosy was imported before torch_ocl.cuda_to_ocl() was called" in line
 

@@ -1,8 +1,9 @@
 """A program that was given `ocl` and used it for nothing says so at its end, in a line on stderr.
 
 Libraries choose devices from lists of names. Many take the CPU, without a word, for a name that
-they don't know. The device counts its launches anyway: nothing is added to what a program does, and
-one that isn't given `ocl` gets neither a function at exit nor anything else.
+they don't know. The device counts its launches anyway, and whether any op ran is noted at the first
+one: nothing is added to what a program does. One that ran none has nothing to be told. One that
+isn't given `ocl` gets neither a function at exit nor anything else.
 
 `ocl` is given by an argument as `--device ocl`, by TORCH_OCL_AS_CUDA, by torch_ocl.cuda_to_ocl(),
 or by a call in the program's own file. TORCH_OCL_NOTICES=0 turns the line off.
@@ -57,6 +58,8 @@ def watch() -> None:
     if _pid:
         return
     _pid, _began = os.getpid(), time.process_time()
+    if (native := _native()) is not None:
+        native.watch_for_ops()
     text = _program_text()  # its file's name is gone at the end
     unused_children.watch(_environment.is_as_cuda() and not argument())
     atexit.register(_at_exit)
@@ -70,7 +73,7 @@ def argument() -> str:
     for arguments in (sys.argv, sys.orig_argv):
         for index, one in enumerate(arguments):
             following = arguments[index + 1] if index + 1 < len(arguments) else ""
-            if _OPTION.fullmatch(one) and re.fullmatch(_OCL, following):
+            if _OPTION.fullmatch(one) and re.fullmatch(_OCL, following, re.IGNORECASE):
                 return f"{one} {following}"
             # Some have a list of settings: pretrained=folder,device=ocl.
             for part in one.split(","):
@@ -113,8 +116,8 @@ def _remember(status: Any) -> None:
 def _at_exit() -> None:
     # Whatever is wrong here, the program has done its work.
     with contextlib.suppress(Exception):
-        used_by_child = unused_children.take_answer()
-        if not _is_to_be_silent() and not used_by_child and not _was_used():
+        works = {_work(), *unused_children.take_answers()}
+        if not _is_to_be_silent() and "cpu" in works and "ocl" not in works:
             from torch_ocl.notices import unused_reasons
 
             line = unused_reasons.line()
@@ -184,12 +187,30 @@ def _children_worked() -> bool:
     return children > max(_SHORT_CHILD, (time.process_time() - _began) / 2)
 
 
+def _native() -> Any:
+    """The native part; None where it can't be loaded."""
+    with contextlib.suppress(ImportError):
+        from torch_ocl import _C
+
+        return _C
+    return None
+
+
+def _work() -> str:
+    """The work of this process: "ocl" if it used the device, "cpu" if it ran ops elsewhere.
+
+    Empty for a program that only asked, or ended before its work began.
+    """
+    if _was_used():
+        return "ocl"
+    native = _native()
+    return "cpu" if native is None or native.op_ran() else ""
+
+
 def _was_used() -> bool:
-    """Whether a kernel was launched, or memory allocated, on any device."""
+    """Whether a kernel was launched, or a tensor made, on any device."""
     if not torch.ocl.is_initialized():
         return False
-    return any(
-        torch.ocl.launch_count(index)
-        or torch.ocl.memory_stats(index).get("allocation.all.allocated", 0)
-        for index in range(torch.ocl.device_count())
+    return _native().was_used() or any(
+        torch.ocl.launch_count(index) for index in range(torch.ocl.device_count())
     )

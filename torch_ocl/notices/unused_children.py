@@ -1,8 +1,8 @@
 """Whether a process that a program started has used the device: the program speaks for all of them.
 
-A child makes a file when it first takes memory of a device: however it ends, the program finds it.
-A forked one knows the file's name. To others a program of the user's own tells it by a variable of
-the environment, all that both see.
+A child makes a file when it first takes memory of a device, and another when it first runs an op:
+however it ends, the program finds them. A forked one knows the files' names. To others a program of
+the user's own tells them by a variable of the environment, all that both see.
 """
 
 import contextlib
@@ -16,7 +16,8 @@ from multiprocessing import parent_process
 from torch_ocl import _C
 
 _NAME = "_TORCH_OCL_USED"
-_file = ""  # the one that a child makes
+_WORKS = ("ocl", "cpu")
+_file = ""  # what the names of those that a child makes begin with
 _is_parent = False  # whether this process has made the name
 
 
@@ -64,10 +65,12 @@ def speaks_for_children() -> bool:
     return _is_parent and os.environ.get(_NAME) == _file
 
 
-def take_answer() -> bool:
-    """Whether a child of this program has used the device. Removes the file."""
-    if _is_parent:
+def take_answers() -> set[str]:
+    """The work that the children of this program have done: "ocl" if one used the device, "cpu" if
+    one ran an op. Removes their files."""
+    found = set()
+    for work in _WORKS if _is_parent else ():
         with contextlib.suppress(OSError):
-            os.remove(_file)
-            return True
-    return False
+            os.remove(f"{_file}.{work}")
+            found.add(work)
+    return found
