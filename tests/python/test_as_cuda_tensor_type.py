@@ -22,7 +22,7 @@ def test_the_default_tensor_type():
     )
 
 
-#: What makes a tensor of the default type.
+#: Each of these makes a tensor of the default type.
 MADE = [
     "torch.normal(0.0, 1.0, (2,))",
     "torch.range(0, 1)",
