@@ -14,7 +14,7 @@ OF_FLOATS = ("({i} * {c})", "({i} + {c})", "({i} - {c})", "({i} / 4)", "(-{x})",
              "math.sqrt(abs({x}))", "math.sin({i})", "round({x}, 1)", "round({x} * 10, -1)",
              "(int({x}) * {c})", "({x} + {c})", "float({i})", "(abs({x}) ** 1.5)")  # fmt: skip
 
-#: What takes a number `x`, and whether it has a gradient here.
+#: Each takes a number `x`; the second part says whether it has a gradient here.
 CONSUMERS = {
     "torch.full_like(t, {x})": False,
     "torch.full_like(t, {x}, dtype=torch.float64)": False,
