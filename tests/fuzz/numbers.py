@@ -8,7 +8,7 @@ FLOATS = ("0.5", "0.3", "1.25", "2.75", "1e-3", "math.pi")
 OF_INTEGERS = ("({a} + {b})", "({a} - {b})", "({a} * {b})", "({a} // 3)",
                "abs({a})", "min({a}, {b})", "max({a}, {b})")  # fmt: skip
 
-#: Of an integer `i`, a float `x` of an integer, and a constant `c`.
+#: They are of an integer `i`, a float `x` of an integer, and a constant `c`.
 OF_FLOATS = ("({i} * {c})", "({i} + {c})", "({i} - {c})", "({i} / 4)", "(-{x})", "abs({x})",
              "min({x}, {c})", "max({x}, {c})", "({x} + {i})", "({x} * {c})", "({c} * {x})",
              "math.sqrt(abs({x}))", "math.sin({i})", "round({x}, 1)", "round({x} * 10, -1)",
