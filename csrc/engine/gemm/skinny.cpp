@@ -17,7 +17,8 @@ namespace ocl::gemm {
 namespace {
 
 constexpr uint32_t kMostColumns = 8;  // that all have their sums in registers
-constexpr uint32_t kMostBesideAmx = 4;
+// Columns past which AMX is faster, for a matrix of so many elements: it takes two launches.
+constexpr uint32_t kMostBesideAmx = 4, kLargeBesideAmx = 1 << 16;
 constexpr uint32_t kRowsOfCopy = 16;
 constexpr int kDotColumns = 4;  // of more, those whose sums are in registers at a time
 
@@ -59,7 +60,9 @@ bool prefers_dots(const Plan& plan) {
 const char* refuse(const Plan& plan) {
   const Arguments& p = plan.problem;
   if (p.k == 0) return "k is 0";
-  if (takes_amx(plan) && p.n > kMostBesideAmx) return "AMX is faster";
+  if (takes_amx(plan) && p.n > kMostBesideAmx && uint64_t{p.m} * p.k >= kLargeBesideAmx) {
+    return "AMX is faster";
+  }
   if (p.n > std::min(kMostColumns, static_cast<uint32_t>(plan.parameters.skinny.max_columns)) &&
       !prefers_dots(plan)) {
     return "too many rows and columns";
