@@ -59,16 +59,8 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void attentio
     global const char* mask, const ulong mask_offset, global char* out, const ulong out_offset,
     global char* lse, const ulong lse_offset, const Arguments p, const T factor,
     const T keep_threshold, const T keep_scale MODIFICATION_PARAMETERS, local V* scratch) {
-  // Blocks with the most keys first, for the sake of the balance.
-  const uint q0 = (uint)(get_global_size(0) - 1 - get_global_id(0)) * NQ;
-  const uint z = get_global_id(1), b = z / p.heads, h = z % p.heads, hk = h / p.group;
-  const uint queries = min((uint)NQ, p.queries - q0);
-  const uint keys = p.causal ? min(p.keys, q0 + queries) : p.keys;
-  query = OPERAND(query) + HEAD_AT(query, IN, b, h) + q0 * p.query.row * STORAGE_SIZE(IN);
-  key = OPERAND(key) + HEAD_AT(key, IN, b, hk);
-  value = OPERAND(value) + HEAD_AT(value, IN, b, hk);
-  out = OPERAND(out) + HEAD_AT(out, IN, b, h) + q0 * p.out.row * STORAGE_SIZE(IN);
-  lse = OPERAND(lse);
+  LOCATE_QUERIES;
+  value += HEAD_AT(value, IN, b, hk);
   const ulong row = (ulong)z * p.queries + q0;
 #if MASKED
   global const char* const head_mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);

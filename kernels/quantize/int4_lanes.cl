@@ -18,6 +18,7 @@
 #ifndef NQ
 #define NQ 1
 #endif
+#include "quantize/sums.clh"
 #define SETS (ROWS / 16)
 #define MOST_GROUP 256
 #define AT(p, element) ((p) + (ulong)(element) * STORAGE_SIZE(TAG))
@@ -28,13 +29,6 @@
   const float16 last_##scale = LOADV(TAG, 16, AT(scales, 2 * (row)), 1);  \
   const float16 scale = (float16)(first_##scale.even, last_##scale.even); \
   const float16 low = fma((float16)(-8), scale, (float16)(first_##scale.odd, last_##scale.odd))
-
-static inline float sum16(float16 v) {
-  const float8 a = v.lo + v.hi;
-  const float4 b = a.lo + a.hi;
-  const float2 c = b.lo + b.hi;
-  return c.x + c.y;
-}
 
 /// A group of x for both(pair) * values[2 pair + 1] + even(pair) * values[2 pair], where `even` is
 /// the low half of a byte and `both` all of it: 16 odd + even, which saves a shift for each.

@@ -32,7 +32,9 @@ int64_t zeros_before(const Description& description, size_t axis) {
 
 const char* refuse(const Description& description) {
   const Operand &in = description.source(), &out = description.result();
-  if (!description.device.properties().has_amx) return "there is no AMX";
+  if (!description.device.properties().has_amx || !description.device.is_cpu()) {
+    return "there is no AMX";
+  }
   if (description.pass == Pass::weight_gradient) return "it doesn't serve gradients of weights";
   for (const Operand* one : {&in, &out, &description.weight}) {
     if (one->dtype != c10::ScalarType::BFloat16) return "not all is bfloat16";

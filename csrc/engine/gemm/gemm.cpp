@@ -134,7 +134,7 @@ Plan make_plan(const Description& d) {
   plan.alpha = scalar_of(dtype, d.alpha);
   plan.beta = scalar_of(dtype, d.beta);
   plan.parameters = parameters_of(plan.device, plan.compute_size, plan.complex);
-  if (takes_amx(plan)) plan.parameters.packed = parameters_of_amx(plan.device);
+  if (takes_amx(plan)) plan.parameters.packed = parameters_of_amx();
 
   Arguments& p = plan.problem;
   p.m = checked_size(d.m);

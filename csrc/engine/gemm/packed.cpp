@@ -1,4 +1,6 @@
 // Products on CPUs: both operands packed into panels, then register tiles (kernels/gemm/packed.cl).
+#include <c10/util/SmallVector.h>
+
 #include <algorithm>
 #include <string_view>
 #include <tuple>
@@ -64,12 +66,15 @@ bool by_fma_rows(const Plan& plan) {
 /// packed or because AMX takes it as it lies.
 enum class PacksB { apart, inside, in_place, never };
 
-std::vector<Define> defines_of(const Plan& plan, PacksB packs_b) {
+/// A product allocates nothing for them.
+using Defines = c10::SmallVector<Define, 11>;
+
+Defines defines_of(const Plan& plan, PacksB packs_b) {
   const PackedParameters& parameters = plan.parameters.packed;
-  std::vector<Define> defines{{"R", panel_tag(plan)},        {"PARTS", parts_of(plan)},
-                              {"WIDTH", parameters.width},   {"MR", parameters.rows},
-                              {"NV", parameters.vectors},    {"KC", parameters.kc},
-                              {"K_PACK", packed_group(plan)}};
+  Defines defines{{"R", panel_tag(plan)},        {"PARTS", parts_of(plan)},
+                  {"WIDTH", parameters.width},   {"MR", parameters.rows},
+                  {"NV", parameters.vectors},    {"KC", parameters.kc},
+                  {"K_PACK", packed_group(plan)}};
   if (by_fma_rows(plan)) defines.push_back({"FMA_ROWS", 1});
   if (packs_b == PacksB::inside) defines.push_back({"PACK_B", 1});
   if (packs_b == PacksB::in_place) defines.push_back({"B_IN_PLACE", 1});
@@ -80,6 +85,7 @@ std::vector<Define> defines_of(const Plan& plan, PacksB packs_b) {
   return defines;
 }
 
+/// Packs what `panels` says of a, and b where that is done apart.
 void pack(const Plan& plan, const PackedArguments& panels, PacksB packs_b, void* workspace) {
   static const KernelFamily family{"gemm/packed.cl", "gemm_pack"};
   const Arguments& p = plan.problem;

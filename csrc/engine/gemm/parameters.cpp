@@ -34,7 +34,7 @@ Parameters parameters_of(const Device& device, size_t compute_size, bool complex
   return parameters;
 }
 
-PackedParameters parameters_of_amx(const Device& device) {
+PackedParameters parameters_of_amx() {
   // A work-item's row panels fill a quarter of the second cache. Its sums go through memory every
   // 2048 elements of bfloat16.
   return {16, kAmxRows, 2, 1024, int64_t{512} << 10};

@@ -43,6 +43,6 @@ Parameters parameters_of(const Device& device, size_t compute_size, bool complex
 /// Rows of a panel for x86's AMX: two of its tiles. No other panel has as many.
 constexpr int kAmxRows = 32;
 /// The defaults for panels that AMX multiplies.
-PackedParameters parameters_of_amx(const Device& device);
+PackedParameters parameters_of_amx();
 
 }  // namespace ocl::gemm

@@ -19,6 +19,7 @@ namespace {
 constexpr uint32_t kMostColumns = 8;  // that all have their sums in registers
 // Columns past which AMX is faster, for a matrix of so many elements: it takes two launches.
 constexpr uint32_t kMostBesideAmx = 4, kLargeBesideAmx = 1 << 16;
+// Rows for each column beside which a copy of the columns is little.
 constexpr uint32_t kRowsOfCopy = 16;
 constexpr int kDotColumns = 4;  // of more, those whose sums are in registers at a time
 
@@ -49,7 +50,6 @@ int64_t copied_bytes(const Plan& plan) {
 bool prefers_dots(const Plan& plan) {
   const Arguments& p = plan.problem;
   if (!plan.device.is_cpu() || plan.complex || copies_rows(plan)) return false;
-  // A copy of the columns is little beside many rows.
   if (copies_columns(plan) && p.m < kRowsOfCopy * p.n) return false;
   // A processor's own dot products, which packed panels take, are twice as fast.
   const uint32_t most = packed_group(plan) > 1 ? 32 : 128;
