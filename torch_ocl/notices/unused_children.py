@@ -13,8 +13,6 @@ import sysconfig
 import tempfile
 from multiprocessing import parent_process
 
-from torch_ocl import _C
-
 _NAME = "_TORCH_OCL_USED"
 _WORKS = ("ocl", "cpu")
 _file = ""  # what the names of those that a child makes begin with
@@ -40,7 +38,7 @@ def watch(through_environment: bool) -> None:
     global _file, _is_parent
     if through_environment and _NAME in os.environ:
         _file = os.environ[_NAME]
-        _C.announce_use(_file)
+        _announce_use()
     else:
         _file = os.path.join(tempfile.gettempdir(), f"torch_ocl_{secrets.token_hex(16)}")
         _is_parent = True
@@ -52,7 +50,15 @@ def watch(through_environment: bool) -> None:
 def _become_child() -> None:
     global _is_parent
     _is_parent = False
-    _C.announce_use(_file)
+    _announce_use()
+
+
+def _announce_use() -> None:
+    # The library may be missing, or be another torch's: then no process uses the device.
+    with contextlib.suppress(ImportError):
+        from torch_ocl import _C
+
+        _C.announce_use(_file)
 
 
 def is_child() -> bool:
