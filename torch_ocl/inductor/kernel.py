@@ -42,14 +42,11 @@ class OclKernel(Collector, SIMDKernel):
 
     def __init__(self, tiling: dict[str, sympy.Expr], **kwargs: Any) -> None:
         super().__init__(tiling, **kwargs)
-        if self._index_dtype == torch.int32 and not numbers_fit(self.features):
-            self._index_dtype = torch.int64
         self.start()
         self.reductions: dict[Any, Any] = {}
         self.reduction_count = itertools.count()
         self.host_numbers: dict[str, torch.dtype] = {}
         self.computed: dict[tuple[sympy.Expr, torch.dtype], str] = {}
-        self.index_torch_dtype = self.get_index_dtype_as_torch_dtype()
         self.device = V.graph.get_current_device_or_throw()
         self.on_cpu = devices.is_cpu_form(self.device.index)
         self.in_rows = self.features.is_reduction() and self._rows_are_contiguous()
@@ -58,6 +55,14 @@ class OclKernel(Collector, SIMDKernel):
         )
 
     # --- what Inductor asks
+    @functools.cached_property
+    def index_torch_dtype(self) -> torch.dtype:
+        fits = numbers_fit(self.features)
+        return self.features.select_index_dtype() if fits else torch.int64
+
+    def get_index_dtype_as_torch_dtype(self) -> torch.dtype:
+        return self.index_torch_dtype
+
     def create_cse_var(self, name: str, *args: Any, **kwargs: Any) -> Value:
         return Value(name, kwargs.get("dtype") or torch.float32, "constant", attrs={"value": 0})
 

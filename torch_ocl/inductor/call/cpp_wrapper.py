@@ -263,13 +263,19 @@ class OclCppWrapper(CppWrapperCpu):
             )
             for values in (shape, stride)
         )
-        index = self.codegen_device_idx(device, str(device.index or 0))
+        index = self._device_index(device)
         self.wrapper_call.writeline(f"AtenTensorHandle {name}_handle;")
         self.wrapper_call.writeline(
             f"AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_ocl_empty_strided({len(shape)}, {sizes}, "
             f"{strides}, {self.codegen_dtype(dtype)}, {index}, &{name}_handle));"
         )
         return f"RAIIAtenTensorHandle {name}({name}_handle);"
+
+    def _device_index(self, device: torch.device) -> str:
+        index = str(device.index or 0)
+        if hasattr(self, "codegen_device_idx"):
+            return self.codegen_device_idx(device, index)
+        return "this->device_idx_" if V.graph.aot_mode else index  # before torch 2.13
 
     # --- ops
     def _generate_scatter_fallback(self, *args: Any, **kwargs: Any) -> None:
