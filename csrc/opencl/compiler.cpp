@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "opencl/build_log.h"
 #include "opencl/log.h"
 #include "opencl/quirks.h"
 #include "opencl/retarget.h"
@@ -179,7 +180,8 @@ cl_program Compiler::build(const std::string& name, const Source& source,
   };
   code = attempt();
   if (code == CL_BUILD_PROGRAM_FAILURE && device_.quirks().fails_beside_others) code = attempt();
-  const std::string log = build_log(program, device_);
+  std::string log = build_log(program, device_);
+  if (device_.quirks().ignores_line_directives) log = with_named_lines(log, source.text);
   if (code != CL_SUCCESS) {
     api().clReleaseProgram(program);
     throw Error("clBuildProgram", code, &device_, report(name, log, all_options));

@@ -143,6 +143,9 @@ Quirks quirks_of(const DeviceProperties& p) {
     // an empty POCL_CACHE_DIR, and eight processes that build 120 programs in step: one of 960.
     quirks.fails_beside_others = true;
   }
+  // NVIDIA 580: a message is of "<kernel>:9:5", the ninth line of the text, whatever #line says.
+  // Reproduction: an error below a line of #line 1 "file".
+  quirks.ignores_line_directives = has(p.platform, "NVIDIA CUDA");
   // Intel's CPU runtime 2026.2: a program built from source holds 2.2 MiB for as long as it lives,
   // one made from that program's binary 0.4 MiB, and making it takes 1-2 ms. Reproduction: the
   // resident memory after 300 programs, with an empty TORCH_OCL_CACHE_DIR and with that folder

@@ -21,6 +21,8 @@ struct Quirks {
   bool keeps_compiler = false;        // a program built from source keeps the compiler's memory
   bool helps_in_event_waits = false;  // a thread that waits computes, but only in clWaitForEvents
   bool slow_command_buffers = false;  // they take longer than the launches that they stand for
+  // A build's messages name lines of the whole text, whatever #line says.
+  bool ignores_line_directives = false;
   // A kernel of a fixed work-group size gets no local memory for its arguments, and others what
   // their first launch had.
   bool fixed_groups_lack_local_arguments = false;

@@ -199,8 +199,10 @@ class Kernel:
         typed, text = self._signatures[device], self._program.text
         if typed.body is not None:
             return signature.with_offsets(text, typed.parameters, typed.body), self.name
-        # OpenCL C leaves open what local variables are in kernels that others call.
-        if self._on_device[device, False].own_local_memory:
+        # OpenCL C leaves open what local variables are in kernels that others call. NVIDIA's driver
+        # counts local memory of its own as every kernel's.
+        has_own = self._on_device[device, False].own_local_memory
+        if has_own and signature.may_have_local_variables(text):
             raise ValueError(
                 "a tensor begins where a buffer can't, and the kernel can't be given its offset: "
                 "it has local variables, and its text can't be changed, since its name stands "

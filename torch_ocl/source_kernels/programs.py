@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from torch_ocl import _C
-from torch_ocl.source_kernels import preprocessing
+from torch_ocl.source_kernels import preprocessing, signature
 
 LABEL = "<kernel>"
 # Errors of drivers for sources, and for options, that they do not take.
@@ -66,6 +66,9 @@ class Program:
 
     def names(self, device: int, wanted: str | None) -> list[str]:
         """The kernels it has. A build error names the user's file and lines."""
+        # NVIDIA's driver 580 crashes over a program that has none.
+        if not signature.may_have_kernels(self.text, self.options):
+            return []
         try:
             return _C.kernel_names(device, self.text, self.options, LABEL)
         except RuntimeError as error:

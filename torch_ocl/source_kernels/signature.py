@@ -312,6 +312,18 @@ def told_parameter(space: str, type_name: str, name: str, source: str) -> Parame
     return Parameter(name, space, plain_type(words, typedefs), "*" in type_name)
 
 
+def may_have_kernels(source: str, options: str) -> bool:
+    """Whether a source, its options, or what it leaves to the driver to include, has the word
+    `kernel`."""
+    return re.search(r"kernel|#[ \t]*include\b", _bare(source)) is not None or "kernel" in options
+
+
+def may_have_local_variables(source: str) -> bool:
+    """Whether a source, or what it leaves to the driver to include, has the word `local`."""
+    code = _bare(source)
+    return re.search(r"\b(?:__)?local\b|#[ \t]*include\b", code) is not None
+
+
 def with_wrapper(source: str, parameters: Sequence[Parameter], name: str) -> str:
     """The source with a kernel more, `name`_ocl_offsets, that takes what with_offsets() adds and
     calls the kernel: for kernels whose text can't be changed."""

@@ -6,6 +6,7 @@
 
 #include "harness.h"
 #include "kernels.h"
+#include "opencl/build_log.h"
 #include "opencl/error.h"
 #include "opencl/program.h"
 #include "opencl/retarget.h"
@@ -100,6 +101,23 @@ void test_sources() {
   REQUIRE_CONTAINS(message_of([] { kernel_source("test/no_include.cl"); }), "test/no_include.cl:2");
   REQUIRE_CONTAINS(message_of([] { kernel_source("test/absent.cl"); }),
                    "no kernel file \"test/absent.cl\"");
+}
+
+// Messages of drivers that count the lines of the whole text name the files' lines.
+void test_build_log() {
+  const std::string source =
+      "#line 1 \"<kernel f>\"\n#define WIDE 1\n#line 7 \"/a \\\\ b.py\"\nint x\n#include\n"
+      "#line 40\nint y;\n";
+  REQUIRE(with_named_lines("<kernel>:4:6: error: expected ';'\nint x\n     ^\n<kernel>:7:1: note\n",
+                           source) ==
+          "/a \\ b.py:7:6: error: expected ';'\nint x\n     ^\n/a \\ b.py:40:1: note\n");
+  REQUIRE(with_named_lines("<kernel>:2:1: x", source) == "<kernel f>:1:1: x");
+  for (const char* other : {"", "no place", "<kernel>: x", "<kernel>:0:1", "<kernel>:99:1: x",
+                            "<kernel>:99999999999999999999999", "file:3:1: x", "<kernel>:"}) {
+    REQUIRE(with_named_lines(other, source) == other);
+    REQUIRE(with_named_lines(other, "") == other);
+  }
+  REQUIRE(with_named_lines("<kernel>:1:1", "int x") == "<kernel>:1:1");
 }
 
 void test_retarget() {

@@ -58,6 +58,7 @@ int main(int argc, char** argv) {
   report("address space where it is limited", test_address_space_where_it_is_limited);
   report("sources", test_sources);
   report("registry", test_registry);
+  report("build log", test_build_log);
   report("retarget", test_retarget);
   const std::pair<const char*, void (*)(Device&)> tests[] = {
       {"copies", test_copies},

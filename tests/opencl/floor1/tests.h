@@ -13,6 +13,7 @@ void test_address_space();
 void test_address_space_where_it_is_limited();
 void test_sources();
 void test_registry();
+void test_build_log();
 void test_retarget();
 void test_selectors();
 void test_variables();
