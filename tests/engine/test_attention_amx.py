@@ -37,7 +37,8 @@ def difference(got, wanted):
 @pytest.mark.parametrize("kind", MASKS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_results_are_as_exact_as_the_cpus(shape, kind):
-    """The error is that of CPU torch or less, against double precision."""
+    """The error is that of CPU torch or less, against double precision. Matrix units of GPUs take
+    weights that are one bfloat16, as CUDA torch does."""
     batch, heads, key_heads, queries, keys, depth, columns = shape
     torch.manual_seed(0)
     query = torch.randn(batch, heads, queries, depth).bfloat16()
@@ -56,9 +57,11 @@ def test_results_are_as_exact_as_the_cpus(shape, kind):
             attn_mask=None if mask is None else mask.to("ocl"),
             **options,
         ).cpu()
-    has_amx = torch.ocl.get_device_properties(0).has_amx
-    assert ("amx runs" in "\n".join(lines)) == has_amx
-    assert difference(got, wanted) <= 1.1 * difference(of_cpu.nan_to_num(0), wanted) + 1e-5
+    properties = torch.ocl.get_device_properties(0)
+    assert ("amx runs" in "\n".join(lines)) == properties.has_amx
+    of_a_cpu = properties.type == "cpu"
+    of_cpu = difference(of_cpu.nan_to_num(0), wanted)
+    assert difference(got, wanted) <= (1.1 if of_a_cpu else 1.5) * of_cpu + 1e-5
 
 
 def test_operands_that_lie_otherwise():
