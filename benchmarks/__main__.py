@@ -3,6 +3,7 @@ ratio, and how much of the device's measured peaks ocl reaches.
 
 python -m benchmarks [--against cuda] [--compile] [--family gemm] [--case mm] [--quick] [--list]
                      [--document]
+python -m benchmarks --against onnxruntime|openvino|llama.cpp [--compile]
 """
 
 import argparse
@@ -15,6 +16,7 @@ from benchmarks.cases import CASES
 from benchmarks.cases.naive import naive_cases
 from benchmarks.harness import measure, report
 from benchmarks.harness.case import COPY, MODELS, compile_models
+from benchmarks.harness.engines import ENGINES, is_installed
 from benchmarks.harness.untimed import by_family, record
 from benchmarks.harness.worker import Worker
 from torch_ocl.cli.peaks import measure_peaks, moving
@@ -32,6 +34,11 @@ def positive(text):
 
 def wanted(chosen, case):
     """Whether the options ask for that case."""
+    if chosen.against in ENGINES and not ENGINES[chosen.against].takes(case):
+        return False
+    # By itself `make bench` is of torch alone.
+    if case.family == "inference" and chosen.against not in ENGINES and not chosen.family:
+        return False
     if case.for_gpus and chosen.against == "cpu" and chosen.family != case.family:
         return False
     if chosen.compile and case.family not in MODELS:
@@ -41,7 +48,10 @@ def wanted(chosen, case):
 
 def parse(arguments=None):
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--against", choices=("cpu", "cuda"), default="cpu", help="torch on this")
+    sides = ("cpu", "cuda", *ENGINES)
+    parser.add_argument(
+        "--against", choices=sides, default="cpu", help="torch on this, or an engine for inference"
+    )
     parser.add_argument("--compile", action="store_true", help="models by torch.compile, on both")
     families = sorted({case.family for case in CASES} | {"naive"})
     parser.add_argument("--family", choices=families, help="only cases of this family")
@@ -75,7 +85,16 @@ def parse(arguments=None):
         parser.error(f"there is no folder {chosen.document.parent}")
     if chosen.against == "cuda" and not torch.cuda.is_available():
         parser.error("--against cuda needs a torch with CUDA and a device for it")
+    if chosen.against in ENGINES and not is_installed(chosen.against):
+        parser.error(f"--against {chosen.against} needs its package, see benchmarks/README.md")
     return chosen
+
+
+def other_side(chosen):
+    """What ocl is compared with: a device of torch, or what makes sides of cases."""
+    if chosen.against == "cuda":  # CUDA torch gets a process of its own, for its backward passes
+        return Worker("cuda", compiled=chosen.compile)
+    return ENGINES[chosen.against]() if chosen.against in ENGINES else chosen.against
 
 
 def main(arguments=None):
@@ -94,15 +113,14 @@ def main(arguments=None):
         print("--quick: a cold call or two of each case, whose times say nothing")
     print(report.ROW.format(*report.header(run), ""))
     seen = set()
-    # CUDA torch gets a process of its own, for its backward passes.
-    worker = Worker("cuda", compiled=chosen.compile) if chosen.against == "cuda" else None
+    other = other_side(chosen)
     compile_models(chosen.compile)
     for case in (case for case in CASES if wanted(chosen, case)):
         seen |= record(case.make("ocl"))
         by_memory = not chosen.quick and run.peaks.may_be_bound_by_memory(case)
         moves = [moving(case.bytes, *m) for m in (case.moves, COPY)] if by_memory else []
         try:
-            result = measure.run(case, worker or chosen.against, moves=moves, **limits)
+            result = measure.run(case, other, moves=moves, **limits)
         except RuntimeError as error:  # a case that one side can't run must not cost the others
             run.failed.append((case, str(error).split("\n")[0]))
             print(f"{case.name:44s} failed: {run.failed[-1][1]}", flush=True)

@@ -3,6 +3,7 @@
 from benchmarks.cases import (  # noqa: F401 - register cases
     attention,
     images,
+    inference,
     large,
     networks,
     ops,
@@ -18,5 +19,6 @@ __all__ = ["CASES"]
 FAMILIES = (
     *("gemm", "pointwise", "copy", "reduce", "rows", "fft", "index", "sort", "random", "launch"),
     *("sparse", "attention", "spatial", "convolution", "networks", "training", "large"),
+    "inference",
 )
 CASES.sort(key=lambda case: FAMILIES.index(case.family))

@@ -13,7 +13,7 @@ COPY, READ = (1, 1), (1, 0)
 #: The tolerance of long sums in another order.
 LOOSE = {"rtol": 1e-3, "atol": 1e-3}
 #: Families whose cases call models, which --compile is for.
-MODELS = ("networks", "training", "large")
+MODELS = ("networks", "training", "large", "inference")
 _wrap = lambda model: model  # noqa: E731
 
 
@@ -26,6 +26,7 @@ class Case:
     how many parts of the bytes are read and how many written; `repeats` is how many ops of interest
     one call holds (times are per op). exact() gives the expected result
     where CPU torch's own, in the case's dtype, is poor. `for_gpus`: too much for a CPU.
+    Engines for inference take network(), a model and an input on the CPU, or gguf(), a path.
     """
 
     name: str
@@ -41,6 +42,8 @@ class Case:
     target: float = 1.0
     tolerance: dict = field(default_factory=dict)
     exact: Callable | None = None
+    network: Callable | None = None
+    gguf: Callable | None = None
 
 
 def add(name, family, make, **properties):

@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 
 import torch
 
+from benchmarks.harness.engines import ENGINES
+
 #: Where measurements are written.
 MEASUREMENTS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "measurements"
 LABELS = {"cpu": "CPU torch", "cuda": "CUDA torch"}
+LABELS |= {name: engine.title for name, engine in ENGINES.items()}
 COLUMNS = ("case", "ocl", "other", "ratio", "CPU time", "GFLOP/s", "GB/s", "of copy", "roofline")
 ROW = "{:44s} {:>10s} {:>10s} {:>7s} {:>8s} {:>9s} {:>9s} {:>9s} {:>9s}  {}"
 

@@ -7,11 +7,13 @@ import sys
 
 import pytest
 import torch
+import torchvision
 
 from benchmarks.__main__ import main
-from benchmarks.cases import CASES, large, large_models, models, naive
+from benchmarks.cases import CASES, inference, large, large_models, models, naive
 from benchmarks.harness import measure, report, untimed
 from benchmarks.harness.case import Case, compile_models
+from benchmarks.harness.engines import ENGINES
 from benchmarks.harness.worker import Worker
 from benchmarks.studies import bandwidth, breadth, network_profile
 from benchmarks.studies.breadth_samples import OPS, SAMPLES
@@ -285,3 +287,65 @@ def test_cases_of_large_networks():
         assert measure.run(case, **QUICK).error == ""
     finally:
         compile_models(False)
+
+
+SMALL_LLAMA = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 40,
+    "max_position_embeddings": 512,
+}
+
+
+@pytest.mark.parametrize("kind", inference.FORMATS)
+def test_tokens_of_files(kind, monkeypatch):
+    """A file of each format: a token on `ocl` is the CPU's, and so is the next call's."""
+    monkeypatch.setattr(inference, "LLAMA", SMALL_LLAMA)
+    inference.llama_file.cache_clear()
+    (case,) = (case for case in CASES if case.name.startswith(f"Llama 207M {kind}"))
+    calls = [case.make(device) for device in ("ocl", "cpu")]
+    for _ in range(2):
+        results = [call() for call in calls]
+        assert measure.check(case, *results) == "" and results[0].std() > 0.1
+    inference.llama_file.cache_clear()
+
+
+class StandIn:
+    """An engine that is CPU torch."""
+
+    title, package = "a stand-in", "torch"
+    factor = 1
+
+    @staticmethod
+    def takes(case):
+        return case.network is not None and case.dtype == "float32"
+
+    def side(self, case):
+        model, image = case.network()
+        return measure.Side(lambda: model(image) * self.factor, "cpu")
+
+
+def test_engines(monkeypatch, capsys):
+    """Networks beside an engine: its results are checked."""
+    monkeypatch.setitem(ENGINES, "standin", StandIn)
+    monkeypatch.setattr(inference, "network", lambda name: (torch.nn.Softmax(0), torch.ones(9)))
+    assert all(hasattr(torchvision.models, name) for name, _ in inference.NETWORKS.values())
+    names = listed(capsys, "--against", "standin")
+    assert "MobileNetV2" in names and "MobileNetV2 bfloat16" not in names
+    assert not any("Llama" in name for name in names)
+    assert "MobileNetV2" not in listed(capsys)
+    options = ["--against", "standin", "--case", "ResNet-18", "--quick"]
+    with pytest.raises(SystemExit) as done:
+        main(options)
+    assert not done.value.code and "failed" not in capsys.readouterr().out
+    monkeypatch.setattr(StandIn, "factor", 2)
+    with pytest.raises(SystemExit) as done:
+        main(options)
+    assert done.value.code and "WRONG" in capsys.readouterr().out
+    monkeypatch.setattr(StandIn, "package", "not_there")
+    with pytest.raises(SystemExit):
+        main(options)
+    assert "needs its package" in capsys.readouterr().err
