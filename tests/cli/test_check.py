@@ -84,6 +84,7 @@ print(*(line.split(": ", 1)[1] for line in lines if line.startswith("lstm")), se
     assert "there was no" in run("", "-m", "torch_ocl", "check", "--forget").stdout
 
 
+@pytest.mark.slow
 def test_a_later_check_takes_back_what_is_right(run):
     assert run("lstm_step=wrong", *CHECK).returncode == 1
     assert run("", *CHECK).returncode == 0

@@ -51,6 +51,7 @@ def linear_package(package):
     return package(linear(0).to("ocl"), (torch.randn(3, 12),), ({0: rows()},))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", [Language, vision], ids=["language", "vision"])
 def test_networks_and_sizes(package, network):
     torch.manual_seed(0)
@@ -169,6 +170,7 @@ class Parts(nn.Module):
         return chosen, (y * 3).sin(), x.cpu() + 1, moved, x[x > 0], steps, torch.rand_like(x)
 
 
+@pytest.mark.slow
 def test_parts_of_graphs(package, tmp_path):
     torch.manual_seed(0)
     model, twin = Parts().eval(), Parts().eval()

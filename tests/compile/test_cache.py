@@ -48,6 +48,7 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_second_process_builds_nothing(run):
     built, hits = run()
     assert built > 0 and hits == 0

@@ -113,6 +113,7 @@ def test_without_dynamic_shapes(name):
     check(PROGRAMS[name], dynamic=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["where", "full", "masked_fill", "addcmul", "fill"])
 @pytest.mark.parametrize("values", [(2, 3, 5, 4), (True, False, True), (0.5, 1, True, 2.5, 3)])
 def test_integers_bools_and_mixtures(name, values):
@@ -196,6 +197,7 @@ SIGNED = {
 NAN, INFINITY = float("nan"), float("inf")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", ALL_DYNAMIC)
 @pytest.mark.parametrize("name", SIGNED)
 def test_signs_of_zeros_and_what_no_symbol_is(name, dynamic):

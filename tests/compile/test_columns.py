@@ -73,5 +73,6 @@ def test_form():
         assert ("group_columns" in code) == (shared and takes_gpu_kernels())
 
 
+@pytest.mark.slow
 def test_kernels_for_gpus():
     run_as_gpu(__file__)

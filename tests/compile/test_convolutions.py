@@ -208,5 +208,6 @@ def test_implicit_gemm():
                 check(fuse(case, "residual"), *operands(case, layout), kernels=None)
 
 
+@pytest.mark.slow
 def test_kernels_for_gpus():
     run_as_gpu(__file__)

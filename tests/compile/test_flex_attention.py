@@ -313,6 +313,7 @@ def test_eager():
     torch.testing.assert_close(out.cpu().double(), reference(*operands, mod)[0], rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.as_gpu
 def test_as_gpu():
     run_as_gpu(__file__)

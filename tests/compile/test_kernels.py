@@ -262,6 +262,7 @@ def test_scans_and_sorts_are_ops():
     check(lambda x: (x.t() @ x).relu() + 1, x, tol=1e-4)
 
 
+@pytest.mark.slow
 def test_kernels_for_gpus():
     # Without its vectorizer Intel's compiler gets the position of a maximum of 4099 elements wrong,
     # where CPU torch, PoCL and the vectorised kernel agree.

@@ -246,6 +246,7 @@ torch.testing.assert_close(c.cpu(), expected, rtol=1e-4, atol=1e-4)
 KERNELS = ["tiled"] if takes_gpu_kernels() else ["packed", "direct"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_every_kernel(kernel):
     """Asked for, in a process of its own; packed also with parts that fit little memory."""

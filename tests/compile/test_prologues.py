@@ -247,5 +247,6 @@ def test_products_that_may_lose_bits(precision):
     assert (actual - expected).abs().max() < 0.02 * expected.abs().max()
 
 
+@pytest.mark.slow
 def test_kernels_for_gpus():
     run_as_gpu(__file__)

@@ -26,6 +26,7 @@ def start(command, *arguments, **environment):
     )
 
 
+@pytest.mark.slow
 def test_two_ranks_train_what_one_process_does(tmp_path):
     folders = {name: tmp_path / name for name in ("alone", "together")}
     for folder in folders.values():
@@ -47,6 +48,7 @@ def test_two_ranks_train_what_one_process_does(tmp_path):
                 torch.testing.assert_close(found["parameters"][key], value, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_library_that_would_train_alone_is_warned_of(tmp_path):
     """accelerate as upstream wrote it: `ocl` is not on its list of devices."""
     process = start(
@@ -111,6 +113,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_lightning_spawns(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SPAWNED)

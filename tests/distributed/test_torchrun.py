@@ -7,6 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "distributed"
 
 
@@ -27,6 +29,7 @@ def torchrun(script: str, *arguments: str, options: tuple = (), **environment: s
     return output
 
 
+@pytest.mark.slow
 def test_data_parallel_on_parts_of_a_device():
     output = torchrun("digits_ddp.py", "--epochs=5", TORCH_OCL_PARTITION="2")
     losses = [float(loss) for loss in re.findall(r"epoch \d: loss (\S+)", output)]
@@ -43,6 +46,7 @@ def test_sharded_transformer(tmp_path):
     assert len(list((tmp_path / "saved").glob("*.distcp"))) == 2
 
 
+@pytest.mark.slow
 def test_it_goes_on_after_a_process_died(tmp_path):
     arguments = (f"--checkpoint={tmp_path / 'digits.pt'}", "--die-at=35", "--steps=60")
     output = torchrun(

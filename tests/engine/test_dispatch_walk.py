@@ -99,6 +99,7 @@ def launched_in_silence(op, folder):
     return silent
 
 
+@pytest.mark.slow
 def test_no_kernel_is_chosen_in_silence():
     folder = folders()
     silent = defaultdict(set)

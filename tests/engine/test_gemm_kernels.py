@@ -176,6 +176,7 @@ def test_every_tile(tile, dtypes):
     assert ": tiled runs" in trace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("without", WITHOUT)
 @pytest.mark.parametrize("name, dtypes, tile, left_by", TENSOR_CORE_TILES)
 def test_every_tile_of_tensor_cores(name, dtypes, tile, left_by, without):
@@ -223,6 +224,7 @@ MORE_SUBGROUPS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, dtypes, tile",
     SUBGROUPS + [pytest.param(*more, marks=pytest.mark.slow) for more in MORE_SUBGROUPS],

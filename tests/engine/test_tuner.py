@@ -277,6 +277,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.slow
 @ON_CPU
 @pytest.mark.parametrize("replacement, reason", WRONG)
 def test_wrong_candidates_are_discarded(file, broken_kernels, replacement, reason):
@@ -320,6 +321,7 @@ print(time.perf_counter() - start)
     assert float(out) < 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content, reason",
     [

@@ -25,6 +25,7 @@ def run(target, calls, dtypes, **environment):
     return waves.run(target, calls, dtypes, TORCH_OCL_ATTENTION="wave_matrix", **environment)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize(
     "target, dtypes",

@@ -49,6 +49,7 @@ def run(target, calls, dtypes, **environment):
     return waves.run(target, calls, dtypes, TORCH_OCL_GEMM="wave_matrix", **environment)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target, dtypes, tile", FEW + SLOW)
 def test_every_layout(target, dtypes, tile):
     """Layouts, parts of tiles, batches, addends and activations."""

@@ -29,6 +29,7 @@ def test_check(tried):
         pytest.fail(f"works, so take away: fails={tried.fails!r}")
 
 
+@pytest.mark.slow
 def test_upstream_still_needs_the_integrations():
     """Their checks, run without any: each has to fail. One that works shows what can go."""
     done = subprocess.run(

@@ -267,6 +267,7 @@ IMPORTED = sorted(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*IMPORTED, "diffusers", "transformers", "safetensors.torch"])
 def test_importing_a_library_starts_no_opencl(name):
     code = f"""

@@ -185,6 +185,7 @@ def test_every_batch_norm_function():
         assert_close(a.cpu(), e, rtol=1e-4, atol=1e-5, msg=lambda m, i=i: f"result {i}: {m}")
 
 
+@pytest.mark.slow
 @pytest.mark.as_gpu
 def test_as_gpu():
     """The kernels for GPUs, in a process of their own."""

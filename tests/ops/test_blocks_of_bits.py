@@ -311,6 +311,7 @@ assert torch.ops.bitsandbytes.int8_linear_matmul(ones.char(), ones.char()).sum()
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.as_gpu
 def test_kernels_for_gpus():
     """Groups that share blocks and rows."""

@@ -147,6 +147,7 @@ def test_buffers_instead_of_addresses(device):
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-1000:]
 
 
+@pytest.mark.slow
 @pytest.mark.as_gpu
 def test_as_a_gpu():
     """Everything above with the kernels that GPUs get."""

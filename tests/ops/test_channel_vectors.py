@@ -52,5 +52,6 @@ def test_channels_innermost(name, dtype, channels, shift):
         assert_close(a, e, **tolerance)
 
 
+@pytest.mark.slow
 def test_as_gpu():
     run_as_gpu(__file__)

@@ -109,6 +109,7 @@ def test_depthwise_special_values(last):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.as_gpu
 def test_as_a_gpu():
     """Everything above with the kernels that GPUs get."""

@@ -236,5 +236,6 @@ def test_no_derivative():
         got.sum().backward()
 
 
+@pytest.mark.slow
 def test_as_gpu():
     run_as_gpu(__file__)

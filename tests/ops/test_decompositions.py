@@ -498,6 +498,7 @@ def test_ldl_info():
         assert torch.equal(x.cpu(), y)
 
 
+@pytest.mark.slow
 @pytest.mark.as_gpu
 def test_as_a_gpu():
     run_as_gpu(__file__)

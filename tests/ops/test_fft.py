@@ -380,6 +380,7 @@ def test_tables_that_are_forgotten_come_back():
         assert abs(fft.rfft(x)[0, 0].item() - n) < 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.as_gpu
 def test_as_a_gpu():
     """Everything above with the kernels that GPUs get."""

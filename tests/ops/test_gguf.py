@@ -173,6 +173,7 @@ def test_the_same_numbers_on_the_cpu():
     assert_close(back.double(), on_cpu.double() @ exact, rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.as_gpu
 def test_kernels_for_gpus():
     run_as_gpu(__file__, "-k", "dequantize or linear or gradient or embedding or anywhere")

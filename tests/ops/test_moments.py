@@ -221,6 +221,7 @@ def test_spread_of_the_largest_halves(shape, dtype):
     assert_close(torch.std(x.t().to("ocl"), 0).cpu(), torch.std(x, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.as_gpu
 def test_as_a_gpu():
     """Real numbers with the kernels that GPUs get."""

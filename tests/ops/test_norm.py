@@ -158,6 +158,7 @@ LARGE += [(torch.float64, 8), (torch.float64, 512), (torch.float16, 768)]
 LARGE += [(torch.bfloat16, n) for n in (48, 96, 1024)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype,length", LARGE, ids=str)
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("norm", [functional.layer_norm, functional.rms_norm])
@@ -437,6 +438,7 @@ def test_errors():
         assert isinstance(expected, type) and actual is expected, (actual, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.as_gpu
 def test_as_a_gpu():
     """Everything above with the kernels that GPUs get."""

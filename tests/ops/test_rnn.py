@@ -325,6 +325,7 @@ def test_wrong_arguments_raise_what_the_cpu_raises():
         torch.ops.aten._thnn_fused_gru_cell(gates.int(), gates.int(), state.int())
 
 
+@pytest.mark.slow
 @pytest.mark.as_gpu
 def test_as_a_gpu():
     run_as_gpu(__file__, "-k", "one_layer or lstm or cells or second")

@@ -60,6 +60,7 @@ def large(dtype, length):
     return x.to(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("dtype,length", LARGE, ids=str)
 def test_results_larger_than_the_caches(op, dtype, length):

@@ -110,6 +110,7 @@ for dtype in (torch.float16, torch.bfloat16):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tune_as", ["cpu", "gpu"])
 @pytest.mark.parametrize("what", [SCANS, MOMENTS], ids=["scans", "moments"])
 def test_sums(what, tune_as):

@@ -543,6 +543,7 @@ print(torch.ops.torchvision.nms(x, x[:, 0], 0.5).tolist())
     assert done.stdout.strip() == "[0]", done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.as_gpu
 def test_as_a_gpu():
     """Everything above with the kernels that GPUs get."""

@@ -50,6 +50,7 @@ TORCHRUN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PATHS)
 def test_blocks_run(name, tmp_path):
     text = PATHS[name].read_text(encoding="utf-8")

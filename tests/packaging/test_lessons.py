@@ -21,6 +21,7 @@ PAGES = sorted(LESSONS.glob("lesson*.md"))
 SMALL = {"LESSON_SIZE": "128", "LESSON_ELEMENTS": "100003"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_a_lesson_runs(page, tmp_path):
     """As its notebook does. Its exercise is not solved yet, and says why."""

@@ -254,6 +254,7 @@ print(*seen)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("old", [False, True])
 def test_files(tmp_path, old):
     """Files that are written with the variable say "cuda". Those that say `ocl` are read, too."""
@@ -292,6 +293,7 @@ def test_distributed_checkpoints(tmp_path):
     assert run(code) == ["True", "cuda:0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accelerator", ["auto", "gpu", "cuda"])
 def test_lightning(accelerator):
     pytest.importorskip("lightning")
@@ -361,6 +363,7 @@ def test_process_groups_of_a_device(backend, tmp_path):
 VISIBLE = {"0": 1, "0,9": 1, "9,0": 0, "-1": 0, "": 0, "GPU-0a1b": None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("visible", VISIBLE)
 def test_cuda_visible_devices(visible):
     """Programs set it, also once torch is imported, and launchers set it for their processes."""

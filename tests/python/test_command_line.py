@@ -164,6 +164,7 @@ def test_warm(how_much, tmp_path):
     assert warm(how_much, cache) == (0, built)
 
 
+@pytest.mark.slow
 def test_warm_by_several_processes(tmp_path):
     """They share the cache; each program is there for the next run."""
     arguments = ["cache", "warm", "--only", "linear layers, losses, optimizers"]

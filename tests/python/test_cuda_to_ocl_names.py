@@ -172,6 +172,7 @@ def raises(kind, text, function, *args):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", FIRST)
 def test_first_questions(tmp_path, what):
     lines = FIRST[what].strip("\n").splitlines()

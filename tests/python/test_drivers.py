@@ -31,12 +31,14 @@ def system_loaders():
     return [str(path) for folder in folders if (path := folder / "libOpenCL.so.1").exists()]
 
 
+@pytest.mark.slow
 def test_every_loader_finds_the_same_devices():
     expected = devices()
     for loader in _loader.find_loaders() + system_loaders():
         assert devices(TORCH_OCL_LOADER=loader) == expected, loader
 
 
+@pytest.mark.slow
 def test_the_system_s_folder_named_by_the_user():
     """With a slash at its end or without."""
     found = [

@@ -80,11 +80,13 @@ print(torch.ocl.is_initialized(), "reserved_bytes.all.current" in torch.ocl.memo
     return done.stdout.split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", INITIALISE)
 def test_it_initialises(name):
     assert started(name, INITIALISE[name]) == ["True", "True"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEAVE_ALONE)
 def test_it_leaves_the_device_alone(name):
     assert started(name, LEAVE_ALONE[name]) == ["False", "True"]

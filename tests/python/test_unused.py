@@ -99,6 +99,7 @@ def test_an_argument(run, arguments):
     assert line.startswith(f"program.py was given {said}: it used the CPU. Likely reason")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -137,6 +138,7 @@ def test_turned_off(run):
     assert run("program.py", "--device", "ocl", TORCH_OCL_NOTICES="0") == []
 
 
+@pytest.mark.slow
 def test_of_several_processes_one_speaks(run):
     assert len(run("program.py", "--device", "ocl", "--then", "spawn")) == 1
     assert run("program.py", "--device", "ocl", LOCAL_RANK="1") == []
@@ -177,6 +179,7 @@ IDLE = [
 ]
 
 
+@pytest.mark.slow
 def test_programs_that_only_ask(run):
     for text in IDLE:
         assert run("program.py", text=text, TORCH_OCL_AS_CUDA="1") == [], text
@@ -275,6 +278,7 @@ torch.ones(3).sum()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how, lines",
     [
@@ -302,6 +306,7 @@ torch.ones(3).sum()
     assert run("program.py", text=text, TORCH_OCL_AS_CUDA="1") == []
 
 
+@pytest.mark.slow
 def test_small_commands_say_nothing(run, tmp_path):
     """Nobody wants a line from each tool that imports torch, where the variable is always set."""
     variable = {"TORCH_OCL_AS_CUDA": "1"}
@@ -329,6 +334,7 @@ def test_a_library_that_was_there_first(run):
     assert "choosy was imported before torch_ocl.cuda_to_ocl() was called" in line
 
 
+@pytest.mark.slow
 def test_commands_and_tests_say_nothing(run, tmp_path):
     assert run("-m", "torch_ocl", "info", TORCH_OCL_AS_CUDA="1") == []
     assert run("-m", "torch_ocl", "cache", TORCH_OCL_AS_CUDA="1") == []
@@ -366,6 +372,7 @@ NAMELESS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", POSITIONAL)
 def test_a_positional_argument_of_a_library(run, text):
     """By the name of the library's parameter."""
@@ -373,6 +380,7 @@ def test_a_positional_argument_of_a_library(run, text):
     assert " was given " in line and "='ocl'" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", NAMELESS)
 def test_other_positional_arguments(run, text):
     assert run("-c", text) == []

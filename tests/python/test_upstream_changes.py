@@ -316,6 +316,7 @@ def outcomes():
     return {(change, without): out for change, without, out in lines}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", PROGRAMS)
 def test_a_change_is_needed(outcomes, change):
     assert outcomes[change, False] == "passed"

@@ -70,6 +70,7 @@ def test_workers_build(tmp_path):
     assert (int(out.split()[-1]) > 0) == WORKS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [["/nonexistent/build_worker"], ["/bin/false"], ["/bin/cat"], ["/bin/sleep", "60"]],

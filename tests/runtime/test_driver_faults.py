@@ -257,6 +257,7 @@ def test_the_compiler_of_pocl_6_is_told_what_it_needs(check, version, method):
     )
 
 
+@pytest.mark.slow
 def test_zinks_missing_local_memory_is_gone_round(check):
     """Mesa's zink gives a kernel of a fixed work-group size no local memory for its arguments, and
     others what their first launch had: the package's kernels have no fixed size there, and all the

@@ -53,6 +53,7 @@ def test_using_the_device_in_a_forked_child_raises(use):
     assert "status 7" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "question",
     [

@@ -62,6 +62,7 @@ def test_a_sample_has_all_files_before_it_has_one_twice(captured):
     assert len(capture.sample(programs, len(files) + 7)) == len(files) + 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_sample_compiles_without_findings_that_have_no_reason(captured, name, tmp_path):
     profile = profiles.load(name)
