@@ -1,4 +1,4 @@
-// What compilers say of a program, in terms of the files its text comes from.
+// Messages of compilers, in terms of the files that a text comes from.
 #pragma once
 
 #include <string>

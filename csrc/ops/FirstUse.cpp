@@ -166,8 +166,8 @@ void try_one(const Known& known, const Tensor& expected, Device& device, c10::De
   }
 }
 
-/// What the device computes of all, in their order; undefined where it raises. Nothing is waited
-/// for but by what counts, which begins late: the programs of the rest are built side by side.
+/// Begins all answers, so that their programs are built side by side. Nothing but counting waits,
+/// and that comes late. An answer is undefined where the device raises.
 Operands begin_all(const std::vector<Known>& all, c10::Device place) {
   Operands begun(all.size());
   for (size_t i = all.size(); i-- > 0;) {
