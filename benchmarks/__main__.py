@@ -91,7 +91,7 @@ def parse(arguments=None):
 
 
 def other_side(chosen):
-    """What ocl is compared with: a device of torch, or what makes sides of cases."""
+    """The side that ocl is compared with: a device of torch, or what makes sides of cases."""
     if chosen.against == "cuda":  # CUDA torch gets a process of its own, for its backward passes
         return Worker("cuda", compiled=chosen.compile)
     return ENGINES[chosen.against]() if chosen.against in ENGINES else chosen.against
