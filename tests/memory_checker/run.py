@@ -44,6 +44,7 @@ NOT_LAUNCHED = {
     "attention/forward_amx.cl": "assembly",
     "attention/forward_tensor_core.cl": "PTX",
     "conv/amx.cl": "assembly",
+    "conv/one_by_one.cl": "assembly",
     "conv/tiled_parts.cl": "oclgrind's device has one compute unit, for which k isn't split",
     "gemm/bfloat16_parts.cl": "needs units for bfloat16",
     "gemm/bfloat16x3.cl": "for Hopper; tests/engine/test_bfloat16x3.py launches it",

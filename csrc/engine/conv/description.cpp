@@ -2,6 +2,7 @@
 #include "engine/conv/description.h"
 
 #include <cstddef>
+#include <optional>
 
 namespace ocl::conv {
 
@@ -15,6 +16,21 @@ Operand::Operand(const at::Tensor& tensor)
     size[to] = tensor.size(d);
     stride[to] = tensor.stride(d);
   }
+}
+
+int64_t position_stride(const Operand& tensor) {
+  std::optional<int64_t> stride;
+  int64_t next = 0;
+  for (size_t d = 4; d >= 2; --d) {
+    if (tensor.size[d] == 1) continue;
+    if (!stride) {
+      stride = tensor.stride[d];
+    } else if (tensor.stride[d] != next) {
+      return 0;
+    }
+    next = tensor.stride[d] * tensor.size[d];
+  }
+  return stride.value_or(1);
 }
 
 Description::Description(Pass pass, const at::Tensor& in, const at::Tensor& out,

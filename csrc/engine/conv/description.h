@@ -33,6 +33,10 @@ struct Operand {
 
 enum class Pass : uint8_t { forward, input_gradient, weight_gradient };
 
+/// The distance of neighbouring positions if all of an image's are equally far apart; 0 if not, or
+/// if they are all the same element, as an expanded tensor's are.
+int64_t position_stride(const Operand& tensor);
+
 /// A convolution or one of its gradients, checked. `in`, `out` and `weight` are the convolution's,
 /// whichever of them is written. That one is not empty.
 struct Description {
@@ -69,8 +73,8 @@ struct Description {
 using Implementation = ocl::Implementation<Description>;
 extern Engine engine;
 extern const Implementation space_to_depth, bfloat16_parts, bfloat16x3, implicit_gemm,
-    depthwise_lanes, depthwise_transposed, depthwise_planes, depthwise_direct, gemm, amx, winograd,
-    phases, side_by_side, to_planes, contract;
+    depthwise_lanes, depthwise_transposed, depthwise_planes, depthwise_direct, gemm, amx,
+    one_by_one, winograd, phases, side_by_side, to_planes, contract;
 
 /// Runs the first implementation that takes the description, and the epilogue after it if that one
 /// didn't.

@@ -2,30 +2,11 @@
 // but gradients of weights, on CPUs gradients of weights with channels last.
 #include "engine/gemm/gemm.h"
 
-#include <optional>
-
 #include "engine/conv/description.h"
 
 namespace ocl::conv {
 
 namespace {
-
-/// The distance of neighbouring positions if all of an image's are equally far apart; 0 if not, or
-/// if they are all the same element, as an expanded tensor's are.
-int64_t position_stride(const Operand& tensor) {
-  std::optional<int64_t> stride;
-  int64_t next = 0;
-  for (size_t d = 4; d >= 2; --d) {
-    if (tensor.size[d] == 1) continue;
-    if (!stride) {
-      stride = tensor.stride[d];
-    } else if (tensor.stride[d] != next) {
-      return 0;
-    }
-    next = tensor.stride[d] * tensor.size[d];
-  }
-  return stride.value_or(1);
-}
 
 /// Whether images follow each other as positions do, so that all are rows of one matrix.
 bool joins_images(const Operand& in, const Operand& out) {

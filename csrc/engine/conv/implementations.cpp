@@ -15,15 +15,16 @@ namespace ocl::conv {
 
 namespace {
 
-constexpr const Implementation* kForwardOnCpu[] = {
-    &depthwise_lanes, &depthwise_transposed, &depthwise_planes, &amx, &winograd, &to_planes,
-    &contract};
+constexpr const Implementation* kForwardOnCpu[] = {&depthwise_lanes,  &depthwise_transposed,
+                                                   &depthwise_planes, &amx,
+                                                   &one_by_one,       &winograd,
+                                                   &to_planes,        &contract};
 constexpr const Implementation* kForwardOnGpu[] = {&space_to_depth, &bfloat16_parts,   &bfloat16x3,
                                                    &implicit_gemm,  &depthwise_direct, &to_planes,
                                                    &gemm,           &contract};
 
 constexpr const Implementation* kInputGradientOnCpu[] = {
-    &depthwise_lanes, &depthwise_transposed, &depthwise_planes, &amx,
+    &depthwise_lanes, &depthwise_transposed, &depthwise_planes, &amx,     &one_by_one,
     &winograd,        &side_by_side,         &to_planes,        &contract};
 constexpr const Implementation* kInputGradientOnGpu[] = {
     &bfloat16_parts, &bfloat16x3, &implicit_gemm,    &to_planes, &gemm,
@@ -50,6 +51,7 @@ constexpr const Implementation* kImplementations[] = {&space_to_depth,
                                                       &depthwise_direct,
                                                       &gemm,
                                                       &amx,
+                                                      &one_by_one,
                                                       &winograd,
                                                       &phases,
                                                       &side_by_side,
