@@ -22,6 +22,7 @@ from torch_ocl.upstream.compile import (
     graph_passes,
     mutations,
     patterns,
+    powers,
     precomputed_sizes,
     quotients,
     refused_kernels,
@@ -29,6 +30,7 @@ from torch_ocl.upstream.compile import (
     specialized_floats,
     templates,
     windows,
+    written_views,
 )
 from torch_ocl.upstream.compile.replacement import replace
 
@@ -52,11 +54,13 @@ def install() -> None:
     float_guards.install()
     mutations.install()
     patterns.install()
+    powers.install()
     precomputed_sizes.install()
     quotients.install()
     side_by_side.install()
     specialized_floats.install()
     windows.install()
+    written_views.install()
     refused_kernels.install()
 
 

@@ -283,9 +283,18 @@ def keep_operands(graph: torch.fx.Graph, writers: set[Any]) -> None:
             continue
         if not _is_on_ocl(target):
             continue
-        for source in node.all_input_nodes:
-            if source is not target and _storage(source) == _storage(target):
-                node.replace_input_with(source, _copy_before(node, source))
+        copies: dict[torch.fx.Node, torch.fx.Node] = {}
+
+        def apart(source: torch.fx.Node, node: Any = node, copies: Any = copies) -> torch.fx.Node:
+            if _storage(source) != _storage(node.args[0]):
+                return source
+            if source not in copies:
+                copies[source] = _copy_before(node, source)
+            return copies[source]
+
+        # The tensor itself may be what is written into it, too.
+        node.args = (target, *torch.fx.map_arg(node.args[1:], apart))
+        node.kwargs = torch.fx.map_arg(node.kwargs, apart)
 
 
 def _results(node: torch.fx.Node, source: torch.fx.Node) -> list[torch.fx.Node]:
