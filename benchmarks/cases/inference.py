@@ -131,14 +131,15 @@ def words():
 
 
 def token_case(kind):
-    """A token after others, by transformers. On the CPU its weights are numbers of bfloat16."""
+    """A token after others, by transformers. CPU torch's weights are numbers of the dtype."""
+    dtype = torch.bfloat16 if kind == "BF16" else torch.float32
 
     def make(device):
         from transformers import AutoModelForCausalLM, StaticCache
 
         path = llama_file(kind)
         model = AutoModelForCausalLM.from_pretrained(
-            path.parent, gguf_file=path.name, dtype=torch.bfloat16, device_map=device
+            path.parent, gguf_file=path.name, dtype=dtype, device_map=device
         ).eval()
         cache = StaticCache(config=model.config, max_cache_len=2 * BEFORE)
         given = words().to(device)
@@ -164,7 +165,8 @@ def token_case(kind):
         bytes=weights * FORMATS[kind],
         moves=(1, 0),
         gguf=lambda: llama_file(kind),
-        tolerance={"rtol": 1e-1, "atol": 1e-1},
+        # llama.cpp rounds activations to 8 bits.
+        tolerance={"rtol": 1e-1, "atol": 2e-1},
     )
 
 

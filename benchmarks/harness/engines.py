@@ -75,7 +75,10 @@ class LlamaCpp:
             str(case.gguf()), n_ctx=512, n_threads=threads, n_threads_batch=threads, verbose=False
         )
         *before, last = words()[0].tolist()
-        model.eval(before)
+        # One by one: its products of several rows by AMX end the process on a system that was not
+        # asked for AMX (llama-cpp-python 0.3.36).
+        for word in before:
+            model.eval([word])
         size = LLAMA["vocab_size"]
 
         def call():
