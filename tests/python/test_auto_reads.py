@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.auto_calls import Calls
 from torch_ocl.api.graphs import auto
 
 module = types.ModuleType("settings_of_a_program")
@@ -81,6 +82,7 @@ class Scaled(torch.autograd.Function):
 
 
 read_globals = globals
+generator = torch.Generator()
 config, child, data, layer = Config(), Child(), Data(), Layer()
 mode = [Mode.SLOW]
 helpers = [lambda x: x * SCALE]
@@ -257,6 +259,12 @@ def test_modules_by_name(read):
         lambda: random.randint(1, 9),
         lambda: np.random.rand(),
         lambda: np.random.default_rng(3).random() + np.random.random(),
+        lambda: torch.rand(()).item(),
+        lambda: (torch.rand([8]) >= 0.5).float().dot(torch.arange(8.0)).item(),
+        lambda: torch.randint(1, 10, (1,)).item(),
+        lambda: torch.empty(1).uniform_().item(),
+        lambda: torch.distributions.Beta(1.0, 1.0).sample().item(),
+        lambda: torch.rand((), generator=generator).item(),
     ],
 )
 def test_numbers_of_other_generators_are_no_replays(draw):
@@ -264,3 +272,24 @@ def test_numbers_of_other_generators_are_no_replays(draw):
     call, x = auto(lambda x: x * draw()), torch.ones(3, device="ocl")
     assert len({call(x)[0].item() for _ in range(12)}) > 4
     assert call.replays == 0 and call.reason
+
+
+def test_numbers_that_the_captured_call_alone_draws():
+    calls = Calls()
+
+    def step(x):
+        calls.count += 1
+        return x * (torch.rand(()).item() if calls.count >= 4 else 1.0)
+
+    call, x = auto(step), torch.ones(3, device="ocl")
+    assert len({call(x)[0].item() for _ in range(12)}) == 10
+    assert call.replays == 0 and "CPU torch's random numbers" in call.reason
+
+
+def test_random_numbers_around_the_calls():
+    """A replay needs no other state than the step's own."""
+    call, x = auto(lambda x: x * 2), torch.ones(3, device="ocl")
+    for _ in range(8):
+        torch.rand(2)
+        call(x)
+    assert call.replays == 5, call.reason

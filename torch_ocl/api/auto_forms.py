@@ -19,7 +19,7 @@ import torch
 from torch.utils._device import DeviceContext
 
 from torch_ocl import _C
-from torch_ocl.api.auto_watch import BY_NAME, Ran
+from torch_ocl.api.auto_watch import BY_NAME, Ran, state_of
 
 PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device)
 EXACT = frozenset({int, bool, str, bytes, type(None), torch.dtype, torch.device})
@@ -154,6 +154,8 @@ class Values:
             return kind, frozenset(self.of(v, depth + 1) for v in value)
         if isinstance(value, bytearray):
             return kind, bytes(value)
+        if isinstance(value, torch.Generator) and value.device.type == "cpu":
+            return _Same(value), state_of(value)
         if isinstance(value, contextvars.ContextVar):
             return _Same(value), self.of(value.get(None), depth + 1)
         if kind.__module__.partition(".")[0] == "numpy":

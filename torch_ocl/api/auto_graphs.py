@@ -26,7 +26,7 @@ from torch_ocl.api import auto_forms
 from torch_ocl.api.auto_captures import Arguments, Captured
 from torch_ocl.api.auto_forms import PLAIN, Refused, Surroundings, is_dense, storage
 from torch_ocl.api.auto_users import Users
-from torch_ocl.api.auto_watch import Watch
+from torch_ocl.api.auto_watch import DRAWS, Watch, state_of
 from torch_ocl.api.graphs import OclGraph, graph_pool_handle, is_current_stream_capturing
 
 _log = logging.getLogger("torch_ocl.graphs")
@@ -236,9 +236,12 @@ class AutoGraph:
         try:
             with torch.ocl.stream(own):
                 graph.capture_begin(pool, may_give_up=True)
+                numbers = state_of(torch.default_generator)
                 try:
                     results = self.function(*arguments, **named)
                     why = self._why_not(captured.arguments, around, results)
+                    if state_of(torch.default_generator) != numbers:
+                        why = DRAWS
                 except BaseException:
                     if not graph.given_up():
                         graph.give_up("it raised")

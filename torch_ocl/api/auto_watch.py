@@ -6,27 +6,38 @@ standard library's. Forms then compare what that code reads (auto_forms.py).
 """
 
 import contextlib
+import ctypes
 import dis
 import functools
 import gc
 import importlib
+import os
 import sys
 import types
 import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
+
 #: Modules whose functions give something else each time.
 _CHANGING = frozenset({"random", "_random", "secrets", "uuid", "time", "datetime", "numpy.random"})
 _OURS = frozenset({"torch", "torch_ocl"})
 _MOST_CLOSURES = 16
 BY_NAME = "it looks modules up by their names"
+DRAWS = "it draws CPU torch's random numbers, which a replay would not"
 _import_module = importlib.import_module.__code__
 #: With these, code reads what is under names that needn't stand in it.
 _READERS = frozenset({getattr, globals, hasattr, locals, vars})
 _WORDS = frozenset({"__dict__", "__getattribute__", "attrgetter"})
 _WORDS_OF_GLOBALS = frozenset({"__globals__", "f_globals"})
 _ONE_VALUE = frozenset({"LOAD_CONST", "LOAD_DEREF", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME"})
+
+
+def state_of(generator: torch.Generator) -> bytes:
+    """Where a generator of CPU torch's stands."""
+    state = generator.get_state()
+    return ctypes.string_at(state.data_ptr(), state.numel())
 
 
 class Ran:
@@ -62,7 +73,7 @@ class Watch:
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         """Watches the calling thread. Another profile function goes on beside it."""
-        before = sys.getprofile()
+        before, numbers = sys.getprofile(), state_of(torch.default_generator)
 
         def see(frame: types.FrameType, event: str, argument: Any) -> None:
             if before is not None:
@@ -83,6 +94,8 @@ class Watch:
             yield
         finally:
             sys.setprofile(before)
+            if state_of(torch.default_generator) != numbers:
+                self.why = DRAWS
 
     def _see_code(self, frame: types.FrameType) -> None:
         code = frame.f_code
