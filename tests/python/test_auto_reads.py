@@ -259,6 +259,7 @@ def test_modules_by_name(read):
         lambda: random.randint(1, 9),
         lambda: np.random.rand(),
         lambda: np.random.default_rng(3).random() + np.random.random(),
+        lambda: os.urandom(1)[0],
         lambda: torch.rand(()).item(),
         lambda: (torch.rand([8]) >= 0.5).float().dot(torch.arange(8.0)).item(),
         lambda: torch.randint(1, 10, (1,)).item(),

@@ -22,8 +22,10 @@ import torch
 
 #: Modules whose functions give something else each time.
 _CHANGING = frozenset({"random", "_random", "secrets", "uuid", "time", "datetime", "numpy.random"})
+_RANDOM = frozenset(getattr(os, name, None) for name in ("getrandom", "urandom"))
 _OURS = frozenset({"torch", "torch_ocl"})
 _MOST_CLOSURES = 16
+_CHANGES = ", which gives something else each time"
 BY_NAME = "it looks modules up by their names"
 DRAWS = "it draws CPU torch's random numbers, which a replay would not"
 _import_module = importlib.import_module.__code__
@@ -84,9 +86,13 @@ class Watch:
                 homes = _CHANGING.intersection(_homes(argument))
                 if homes:
                     self._refuse(min(homes))
+                elif not isinstance(argument, types.BuiltinFunctionType):
+                    return
+                elif argument in _RANDOM:
+                    self.why = f"it calls os.{argument.__name__}{_CHANGES}"
                 elif argument is __import__:
                     self.why = BY_NAME
-                elif isinstance(argument, types.BuiltinFunctionType) and argument in _READERS:
+                elif argument in _READERS:
                     self._see_reader(frame, argument)
 
         sys.setprofile(see)
@@ -121,7 +127,7 @@ class Watch:
 
     def _refuse(self, module: str) -> None:
         what = module.lstrip("_")
-        self.why = f"it calls the module {what}, which gives something else each time"
+        self.why = f"it calls the module {what}{_CHANGES}"
 
 
 def _homes(builtin: Any) -> Iterator[str]:
