@@ -271,25 +271,22 @@ def test_a_thread_works_beside_a_capture():
     """Its ops go to the stream that the call came from, and are no part of the graph."""
     counter = torch.zeros(1, device="ocl")
 
-    class Box:
-        __slots__ = ("calls", "done", "go")
-
-    box = Box()
-    box.calls, box.go, box.done = 0, threading.Event(), threading.Event()
+    calls, go, done = Calls(), threading.Lock(), threading.Lock()
+    go.acquire(), done.acquire()
 
     def add():
-        box.go.wait()
+        go.acquire()
         counter.add_(1)
-        box.done.set()
+        done.release()
 
     thread = threading.Thread(target=add)
     thread.start()
 
     def step(x):
-        box.calls += 1
-        if box.calls == 4:
-            box.go.set()
-            box.done.wait()
+        calls.count += 1
+        if calls.count == 4:
+            go.release()
+            done.acquire()
         return x + 1
 
     call = auto(step)

@@ -60,6 +60,18 @@ class Data:
     scale: float = 1.0
 
 
+@dataclasses.dataclass(slots=True)
+class Slots:
+    scale: float = 1.0
+
+    def step(self, x):
+        return x * self.scale
+
+
+class InChild(Slots):
+    __slots__ = ("other",)
+
+
 class Mode(enum.Enum):
     SLOW, FAST = 1, 2
 
@@ -84,6 +96,7 @@ class Scaled(torch.autograd.Function):
 read_globals = globals
 generator = torch.Generator()
 config, child, data, layer = Config(), Child(), Data(), Layer()
+slots, of_parent, own = Slots(), InChild(), InChild()
 mode = [Mode.SLOW]
 helpers = [lambda x: x * SCALE]
 
@@ -143,6 +156,10 @@ READS = {
     "super()": (lambda x: x * child.base(), set_global),
     "an item": (lambda x: x * config["any"], set_global),
     "a dataclass": (lambda x: x * data.scale, setter(data, "scale")),
+    "slots": (lambda x: x * slots.scale, setter(slots, "scale")),
+    "a parent's slots": (lambda x: x * of_parent.scale, setter(of_parent, "scale")),
+    "a slot that isn't set": (lambda x: x * getattr(own, "other", 1.0), setter(own, "other")),
+    "slots of a method's object": (slots.step, setter(slots, "scale")),
     "a module's forward": (lambda x: layer(x), set_global),
     "a module's class attribute": (lambda x: layer(x), setter(Layer, "factor")),
     "a function of autograd": (lambda x: Scaled.apply(x), set_global),

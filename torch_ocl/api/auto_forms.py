@@ -111,6 +111,19 @@ def modes() -> Hashable:
     )
 
 
+def _owned(value: Any) -> list[tuple[str, Any]]:
+    """An object's attributes, in its dictionary and in slots."""
+    owned = getattr(value, "__dict__", None)
+    found = list(owned.items()) if isinstance(owned, dict) else []
+    for one in type(value).__mro__:
+        if "__slots__" in (own := vars(one)):
+            for name, slot in own.items():
+                if isinstance(slot, types.MemberDescriptorType):
+                    with contextlib.suppress(AttributeError):  # it isn't set yet
+                        found.append((name, slot.__get__(value)))
+    return found
+
+
 class Values:
     """Values of a form, as they are at one time."""
 
@@ -232,17 +245,14 @@ class Values:
 
     def attributes(self, value: Any, depth: int) -> Hashable:
         """An object's plain attributes and containers; those of PyTorch's own objects are not."""
-        owned = getattr(value, "__dict__", None)
-        if not isinstance(owned, dict) or type(value).__module__.startswith(
-            ("torch.", "torch_ocl")
-        ):
+        if type(value).__module__.startswith(("torch.", "torch_ocl")):
             inner = getattr(value, "_surroundings", None)  # of another function of auto()
             if isinstance(inner, Surroundings):
                 return inner.parts(self, depth + 1)
             if isinstance(value, torch.nn.Module):
                 return value.training
             return None
-        return tuple((name, self.of(v, depth + 1)) for name, v in owned.items())
+        return tuple((name, self.of(v, depth + 1)) for name, v in _owned(value))
 
     def function(self, function: Any, depth: int) -> Hashable:
         """The inputs of a function that this one may call; none of a library's."""
@@ -327,7 +337,6 @@ class Surroundings:
                 parts.append(of(cell.cell_contents, depth))
         found = self._globals
         parts.extend(of(found[n], depth) for n in self._names if n in found)
-        attributes = getattr(self._object, "__dict__", {})
         if not isinstance(self._object, types.ModuleType):
-            parts.extend(of(v, depth) for v in attributes.values())
+            parts.extend((name, of(v, depth)) for name, v in _owned(self._object))
         return tuple(parts)
