@@ -296,6 +296,43 @@ def test_forked_children(run, how, lines):
     assert len(run("program.py", how, "ocl", "--device=ocl", text=FORKING)) == lines
 
 
+GIVEN = """
+import os, sys
+import torch
+place, work, *how = sys.argv[2:]
+if place != "parent":
+    if work == "fork" and os.fork():
+        os.wait()
+    else:
+        torch.ones(3, device=place).sum()
+    if "killed" in how:
+        os.kill(os.getpid(), 9)
+else:
+    if "idle" not in how:
+        torch.ones(3).sum()
+    os.system(f"{sys.executable} {__file__} {work}")
+"""
+
+
+@pytest.mark.parametrize(
+    "child, lines",
+    [
+        ("--device=ocl ocl plain", 0),
+        ("--device=ocl ocl fork", 0),
+        ("--device=ocl ocl plain killed", 0),
+        ("--device=ocl cpu plain", 2),
+        ("--device=ocl cpu plain idle", 1),
+    ],
+)
+def test_a_started_program_with_an_argument(run, tmp_path, child, lines):
+    """Its parent hears what it does. It speaks for itself, and the parent of what it did itself."""
+    words = ["--name=a", "parent", child, *child.split()[3:]]
+    found = run("program.py", *words, text=GIVEN, TORCH_OCL_AS_CUDA="1", TMPDIR=str(tmp_path))
+    assert len(found) == lines
+    assert sum("was given --device=ocl" in line for line in found) == min(lines, 1)
+    assert not list(tmp_path.glob("torch_ocl_*"))
+
+
 def test_a_started_program_that_ends_at_once(run):
     text = """
 import subprocess, sys, torch

@@ -2,10 +2,12 @@
 
 A child makes a file when it first takes memory of a device, and another when it first runs an op:
 however it ends, the program finds them. A forked one knows the files' names. To others a program of
-the user's own tells them by a variable of the environment, all that both see.
+the user's own tells them by a variable of the environment, all that both see. One of those that was
+given `ocl` by itself adds to the names, and speaks for itself, too.
 """
 
 import contextlib
+import glob
 import os
 import secrets
 import sys
@@ -14,9 +16,9 @@ import tempfile
 from multiprocessing import parent_process
 
 _NAME = "_TORCH_OCL_USED"
-_WORKS = ("ocl", "cpu")
 _file = ""  # what the names of those that a child makes begin with
 _is_parent = False  # whether this process has made the name
+_has_parent = False  # whether another program hears what this one does, too
 
 
 def is_own_program() -> bool:
@@ -34,17 +36,20 @@ def is_own_program() -> bool:
 
 def watch(through_environment: bool) -> None:
     """Has the processes that this one forks tell it, and with `through_environment` all that it
-    starts. One that was started so tells its parent."""
-    global _file, _is_parent
-    if through_environment and _NAME in os.environ:
-        _file = os.environ[_NAME]
-        _announce_use()
-    else:
-        _file = os.path.join(tempfile.gettempdir(), f"torch_ocl_{secrets.token_hex(16)}")
-        _is_parent = True
-        if through_environment and parent_process() is None and is_own_program():
-            os.environ[_NAME] = _file
+    starts. One that was started so tells its parent. It leaves the word to the parent, unless
+    something else than the environment gave it the device."""
+    global _file, _is_parent, _has_parent
+    told = os.environ.get(_NAME, "")
+    _is_parent = not (told and through_environment)
+    _has_parent = bool(told)
+    _file = told or os.path.join(tempfile.gettempdir(), "torch_ocl")
+    if _is_parent:
+        _file = f"{_file}_{secrets.token_hex(16)}"
         os.register_at_fork(after_in_child=_become_child)
+    if told:
+        _announce_use()
+    elif through_environment and parent_process() is None and is_own_program():
+        os.environ[_NAME] = _file
 
 
 def _become_child() -> None:
@@ -73,10 +78,13 @@ def speaks_for_children() -> bool:
 
 def take_answers() -> set[str]:
     """The work that the children of this program have done: "ocl" if one used the device, "cpu" if
-    one ran an op. Removes their files."""
+    one that leaves the word to it ran an op. The first of the programs removes their files."""
     found = set()
-    for work in _WORKS if _is_parent else ():
-        with contextlib.suppress(OSError):
-            os.remove(f"{_file}.{work}")
+    for file in glob.glob(f"{glob.escape(_file)}*") if _is_parent else ():
+        name, _, work = file.rpartition(".")
+        if work == "ocl" or name == _file:
             found.add(work)
+        if not _has_parent:
+            with contextlib.suppress(OSError):
+                os.remove(file)
     return found
