@@ -33,8 +33,9 @@ import argparse, sys
 import torch
 
 parser = argparse.ArgumentParser()
-for name in ("--device", "--name", "--then"):
-    parser.add_argument(name)
+parser.add_argument("-d", "--device")
+parser.add_argument("-n", "--name")
+parser.add_argument("--then")
 parser.add_argument("words", nargs="*")
 options = parser.parse_args()
 
@@ -89,6 +90,9 @@ def run(tmp_path):
         "--device ocl",
         "--device OCL",
         "--device=ocl:0",
+        "-d ocl",
+        "--dev ocl",
+        "--dev=ocl",
         "device=ocl",
         "model=a,device=ocl,batch=1",
     ],
@@ -106,6 +110,7 @@ def test_an_argument(run, arguments):
         "",
         "ocl",
         "--name ocl",
+        "-n ocl",
         "--device cpu ocl",
         "--device ocl --help",
         "--device ocl --then use",

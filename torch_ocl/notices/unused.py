@@ -28,7 +28,8 @@ import torch
 from torch_ocl import _environment
 from torch_ocl.notices import unused_children
 
-_DEVICE = r"[\w.-]*(?:device|accelerator)[\w.-]*"
+#: Also by its letter, and cut short, which argparse allows.
+_DEVICE = r"(?:[\w.-]*(?:device|accelerator)[\w.-]*|d|dev|devi|devic|accel)"
 _OCL = r"ocl(?::\d+)?"
 _WITH_VALUE = re.compile(rf"[-+]*{_DEVICE}=[\"']?{_OCL}[\"']?", re.IGNORECASE)
 _OPTION = re.compile(rf"--?{_DEVICE}", re.IGNORECASE)
