@@ -4,24 +4,25 @@ python -m torch_ocl [info] [--json]
 python -m torch_ocl cache [size | clear | warm] [--dtype float32 ...] [--device ocl:1]
 python -m torch_ocl check [--device ocl:1] [--only gemm ...] [--report FILE] [--forget]
 python -m torch_ocl tune [--device ocl:1] [--seconds 180] [--share] [--forget]
-python -m torch_ocl run [-m | -c] PROGRAM [ARGUMENT ...]
+python -m torch_ocl run [-u] [-m | -c] PROGRAM [ARGUMENT ...]
 """
 
 import argparse
 import builtins
 import importlib.util
+import io
 import json
 import os
 import runpy
 import sys
 import types
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn, TextIO
 
 import torch
 
 import torch_ocl
-from torch_ocl.cli import cache, check, info, tune, warm
+from torch_ocl.cli import cache, check, console_scripts, info, tune, warm
 
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
 
@@ -57,7 +58,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     run = commands.add_parser("run", help="a Python program, in which cuda means ocl")
     run.add_argument("-m", action="store_true", dest="is_module", help="a module, as python -m")
     run.add_argument("-c", action="store_true", dest="is_text", help="its text, as python -c")
-    run.add_argument("program", help="its file, name or text; - for standard input")
+    run.add_argument("-u", action="store_true", dest="unbuffered", help="as python -u")
+    run.add_argument(
+        "program", help="its file, command, module's name or text; - for standard input"
+    )
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its own")
     arguments = sys.argv[1:] if arguments is None else arguments
     # Options without a command are info's.
@@ -107,6 +111,8 @@ def _cache_command(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> None:
     """The program takes this one's place: its exit status, its errors and its sys.argv."""
     torch_ocl.cuda_to_ocl()
+    if options.unbuffered:
+        sys.stdout, sys.stderr = _unbuffered(sys.stdout), _unbuffered(sys.stderr)
     sys.argv = [options.program, *options.arguments]
     if options.is_text or options.program == "-":
         _run_text(options)
@@ -114,10 +120,19 @@ def _run(options: argparse.Namespace) -> None:
         sys.path[0] = os.getcwd()
         _check_module(options.program)
         runpy.run_module(options.program, run_name="__main__", alter_sys=True)
+    elif not os.path.exists(options.program) and (command := console_scripts.find(options.program)):
+        command()
     else:
         sys.path[0] = os.path.dirname(os.path.abspath(options.program))
         _check_file(options.program)
         runpy.run_path(options.program, run_name="__main__")
+
+
+def _unbuffered(stream: TextIO) -> TextIO:
+    """Another stream to the same file, as `python -u` has it. What was written is there first."""
+    stream.flush()
+    raw: Any = io.FileIO(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(raw, encoding=stream.encoding, errors=stream.errors, write_through=True)
 
 
 def _run_text(options: argparse.Namespace) -> None:

@@ -129,7 +129,7 @@ if __name__ == "__main__":
     assert done.stdout.count("on the device") == 2
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "accelerate", "console", "run"])
+@pytest.mark.parametrize("launcher", ["torchrun", "accelerate", "console", "run", "run torchrun"])
 def test_launchers(tmp_path, launcher):
     program = tmp_path / "program.py"
     program.write_text(CHILD + "work()\n")
@@ -137,6 +137,7 @@ def test_launchers(tmp_path, launcher):
         "torchrun": ["torch.distributed.run", "--nproc-per-node=2", str(program)],
         "accelerate": ["accelerate.commands.launch", "--num_processes=1", str(program)],
         "run": ["torch_ocl", "run", "-m", "torch.distributed.run", "--nproc-per-node=2"],
+        "run torchrun": ["torch_ocl", "run", "torchrun", "--nproc-per-node=2"],
     }
     if launcher == "accelerate":
         pytest.importorskip("accelerate")
@@ -150,14 +151,14 @@ def test_launchers(tmp_path, launcher):
     else:
         arguments = [sys.executable, "-m", *command[launcher]]
     environment = dict(AS_CUDA)
-    if launcher == "run":  # it needs no variable
+    if launcher.startswith("run"):  # it needs no variable
         del environment["TORCH_OCL_AS_CUDA"]
         arguments.append(str(program))
     done = subprocess.run(
         arguments, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    ranks = 2 if launcher in ("torchrun", "run") else 1
+    ranks = 1 if launcher in ("accelerate", "console") else 2
     assert done.stdout.count("on the device") == ranks
 
 

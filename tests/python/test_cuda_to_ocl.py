@@ -1,5 +1,6 @@
 """Programs that say "cuda" run as they are, after torch_ocl.cuda_to_ocl()."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -65,7 +66,7 @@ def test_a_training_script(tmp_path):
 def test_run_on_the_command_line(tmp_path):
     (tmp_path / "program.py").write_text(TRAINING + "\nassert __name__ == '__main__'\nsys.exit(3)")
     text = (tmp_path / "program.py").read_text()
-    for arguments in (["program.py"], ["-m", "program"], ["-c", text], ["-"]):
+    for arguments in (["program.py"], ["-u", "program.py"], ["-m", "program"], ["-c", text], ["-"]):
         done = subprocess.run(
             [sys.executable, "-m", "torch_ocl", "run", *arguments, "--epochs", "5"],
             input=text,
@@ -75,6 +76,58 @@ def test_run_on_the_command_line(tmp_path):
         )
         assert done.returncode == 3, done.stderr
         assert "['--epochs', '5']" in done.stdout
+
+
+def test_unbuffered(tmp_path):
+    """Nothing that was written is lost, however the program ends."""
+    text = "import os, sys; sys.stdout.write('out'); sys.stderr.write('err'); os._exit(0)"
+    (tmp_path / "program.py").write_text(text)
+    for arguments in (["-u", "program.py"], ["-u", "-c", text]):
+        command = [sys.executable, "-m", "torch_ocl", "run", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert (done.stdout, done.stderr) == ("out", "err")
+
+
+@pytest.fixture
+def commands(tmp_path):
+    """Runs a command by `torch_ocl run`: "tool" is a package's, "script" and "other" are on the
+    PATH."""
+    package, path = tmp_path / "tool-1.0.dist-info", tmp_path / "bin"
+    package.mkdir(), path.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: tool\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[console_scripts]\ntool = tool:main\n")
+    work = "import sys, torch\nprint(torch.ones(1).cuda().is_cuda, *sys.argv[1:])\n"
+    (tmp_path / "tool.py").write_text(f"def main():\n    exec({work!r})\n    return 3")
+    heads = {"script": f"#!{sys.executable}\n", "other": "#!/bin/sh\n"}
+    for name, head in heads.items():
+        (path / name).write_text(head + work + "sys.exit(3)")
+        (path / name).chmod(0o755)
+    environment = {"PYTHONPATH": str(tmp_path), "PATH": f"{path}{os.pathsep}{os.environ['PATH']}"}
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "torch_ocl", "run", *arguments]
+        return subprocess.run(
+            command, cwd=path.parent, capture_output=True, text=True, env=os.environ | environment
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["tool", "script"])
+def test_commands_of_packages(commands, name):
+    done = commands(name, "-x", "1")
+    assert (done.returncode, done.stdout) == (3, "True -x 1\n"), done.stderr
+
+
+def test_a_file_goes_before_a_command(commands, tmp_path):
+    (tmp_path / "tool").write_text("print('the file')")
+    assert commands("tool").stdout == "the file\n"
+
+
+def test_other_commands(commands):
+    for name in ("other", "ls", "bin/nosuch"):
+        done = commands(name)
+        assert done.returncode == 2 and "can't open file" in done.stderr
 
 
 @pytest.mark.parametrize(
