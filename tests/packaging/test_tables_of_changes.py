@@ -25,11 +25,12 @@ HELPERS = {
 #: Files that set something of others' all the same, and what. They name the device to torch, set up
 #: a program, or say why there is no device. The rest are objects of one graph, and counts.
 OTHERS_OWN = {
-    "__main__.py": ("sys.argv", "sys.path", "sys.modules"),
+    "__main__.py": ("sys.argv", "sys.path", "sys.modules", "sys.stdout", "sys.stderr"),
     "_import_hook.py": ("sys.meta_path",),
     "_registration.py": ("torch.nn.parameter.UninitializedTensorMixin._allowed_methods",),
     "api/names.py": ("torch.version.ocl", "torch.backends.ocl", "sys.modules"),
     "api/unavailable.py": ("torch", "sys.modules"),
+    "cli/console_scripts.py": ("sys.argv", "sys.path"),
     "cli/peaks.py": ("torch.backends.ocl",),
     "inductor/call/replay.py": ("counters",),
     "inductor/templates/fusion.py": ("V.graph",),
