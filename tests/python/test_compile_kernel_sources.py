@@ -68,6 +68,20 @@ def test_sources_that_are_no_text(tmp_path):
         compiled("kernel void f(global int* x) {}", options=None)
 
 
+def test_words_that_decide_for_drivers_that_do_not_tell():
+    """NVIDIA's counts local memory of its own, and crashes over a program without kernels."""
+    own = "#define K(T) kernel void f(global T* x) { local T y[4]; *x = y[0]; }\nK(int)"
+    plain = own.replace("local T y[4]; ", "").replace("y[0]", "1")
+    assert signature.may_have_local_variables(own)
+    assert not signature.may_have_local_variables(plain + '// local\n#line 1 "local.cl"')
+    assert signature.may_have_local_variables('#include "other.h"')
+    assert signature.may_have_kernels(plain, "") and signature.may_have_kernels("K(f)", "-DK=kernel")
+    assert signature.may_have_kernels('#include "other.h"', "")
+    assert not signature.may_have_kernels('#line 1 "<kernel>"\nint f(int x); /* kernel */', "")
+    with pytest.raises(ValueError, match="the source has no kernel"):
+        compiled("int f(int x) { return x; }", "f")
+
+
 MACROS = """
 #define KERNEL(name, T) \\
   kernel void name(global T* x, T v) { x[get_global_id(0)] = v; }

@@ -41,6 +41,9 @@ def _take_place(path: str) -> None:
 
 
 def _is_pythons(path: str) -> bool:
-    with open(path, "rb") as file:
-        head = file.readline(256)
+    try:
+        with open(path, "rb") as file:
+            head = file.readline(256)
+    except OSError:  # it may be run, and not read
+        return False
     return head.startswith(b"#!") and b"python" in head
