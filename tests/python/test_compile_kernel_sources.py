@@ -75,7 +75,8 @@ def test_words_that_decide_for_drivers_that_do_not_tell():
     assert signature.may_have_local_variables(own)
     assert not signature.may_have_local_variables(plain + '// local\n#line 1 "local.cl"')
     assert signature.may_have_local_variables('#include "other.h"')
-    assert signature.may_have_kernels(plain, "") and signature.may_have_kernels("K(f)", "-DK=kernel")
+    assert signature.may_have_kernels(plain, "")
+    assert signature.may_have_kernels("K(f)", "-DK=kernel")
     assert signature.may_have_kernels('#include "other.h"', "")
     assert not signature.may_have_kernels('#line 1 "<kernel>"\nint f(int x); /* kernel */', "")
     with pytest.raises(ValueError, match="the source has no kernel"):
