@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch._dynamo.utils import counters
+from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 from torch._inductor.utils import run_and_get_code
 from torch.nn import functional
 
@@ -326,3 +327,9 @@ print("done")
 """
     done = run_script(code, environment={**os.environ, "TORCH_OCL_PARTITION": "2"})
     assert "done" in done.stdout, done.stderr[-3000:]
+
+
+def test_a_torch_that_is_too_old_is_refused(monkeypatch):
+    monkeypatch.delattr(CppWrapperCpu, "_codegen_entry_impl_prologue")
+    with pytest.raises(Exception, match=r"cpp_wrapper and AOTInductor need PyTorch 2\.13"):
+        torch.compile(torch.sin)(torch.ones(3, device="ocl"))

@@ -21,7 +21,7 @@ from torch_ocl.inductor.call import cache, runtime
 
 try:  # a buffer that knows whether the code is for a package
     from torch._inductor.utils import make_codegen_buffer
-except ImportError:  # before torch 2.13
+except ImportError:  # a torch that create() refuses
     make_codegen_buffer = IndentedBuffer
 
 # The ends of raw string literals: no kernel has them in it.
@@ -47,6 +47,12 @@ class OclCppWrapper(CppWrapperCpu):
         parent_wrapper: PythonWrapperCodegen | None,
         partition_signatures: Any = None,
     ) -> OclCppWrapper:
+        """Raises RuntimeError where torch's own wrapper lacks the places for a device's kernels."""
+        if not hasattr(CppWrapperCpu, "_codegen_entry_impl_prologue"):
+            raise RuntimeError(
+                "on ocl, inductor's cpp_wrapper and AOTInductor need PyTorch 2.13 or a newer one: "
+                f"this is {torch.__version__}"
+            )
         # Subgraphs are written into their graph's function, as upstream has it.
         return OclCppWrapper()
 
