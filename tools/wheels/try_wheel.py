@@ -1,5 +1,5 @@
 """Tries a wheel in an environment that has nothing else: it is imported, trains a small network,
-and passes some hundred tests. The environment gets the torch that the wheel asks for.
+compiles one, and passes some hundred tests. The environment gets the torch that the wheel asks for.
 
     python tools/wheels/try_wheel.py dist/torch_ocl-0.1.0+torch2.15-cp313-cp313-linux_x86_64.whl
 
@@ -54,6 +54,25 @@ other.load_state_dict(torch.load(kept))
 torch.testing.assert_close(other.eval()(x), model.eval()(x))
 print(f"a loss of {losses[0]:.2f} became {losses[-1]:.2f}")
 """
+#: Each torch has other interfaces that torch.compile's backend is written against. In a file, since
+#: Dynamo reads sources.
+COMPILED = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(
+    nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.GELU(), nn.Flatten(), nn.Linear(8 * 36, 10)
+).to("ocl")
+compiled = torch.compile(model, fullgraph=True)
+for rows in (4, 7):  # the second size makes it dynamic
+    x = torch.randn(rows, 3, 8, 8, device="ocl")
+    results = []
+    for call in (model, compiled):
+        loss = nn.functional.cross_entropy(call(x), torch.arange(rows, device="ocl"))
+        results.append([loss.detach(), *torch.autograd.grad(loss, [*model.parameters()])])
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
+print("compiled: loss and gradients are eager's")
+"""
 
 
 def run(*command, folder=None, **environment):
@@ -101,6 +120,8 @@ def main():
         settings = {"TORCH_OCL_DEVICES": device, "TORCH_OCL_AUTOLOAD": "always"}
         for code in (IMPORT, SMOKE):
             run(python, "-c", code, folder=work, **settings)
+        (work / "compiled.py").write_text(COMPILED)
+        run(python, "compiled.py", folder=work, **settings)
         run(python, "-m", "torch_ocl", folder=work, **settings)
         tests = [f"tests/{name}" for name in TESTS]
         run(python, "-m", "pytest", "-q", *tests, folder=work, **settings)
