@@ -60,5 +60,20 @@ def test_numbers(dynamic):
                 assert same(actual, expected), v
 
 
+@pytest.mark.parametrize("function", [torch.floor, torch.ceil, torch.trunc, torch.round])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
+def test_rounding_what_the_compiler_knows(function, dtype):
+    """PoCL's compiler makes any number of a NaN that it knows."""
+    for number in (float("nan"), INFINITY, -INFINITY, 2.5, -0.5):
+        torch._dynamo.reset()
+
+        def rounded(x, number=number):
+            return function(x * 0 + number), function(torch.full_like(x, number)), x // number
+
+        x = torch.arange(1, 11).to(dtype)  # vectors and a rest
+        for actual, expected in zip(torch.compile(rounded)(x.to("ocl")), rounded(x), strict=True):
+            assert same(actual, expected), number
+
+
 def test_of_rounded_quotients():
     assert not differ()
