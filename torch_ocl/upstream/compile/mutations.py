@@ -24,6 +24,7 @@ def install() -> None:
     _parts_of_concatenations()
     _copies_that_are_left_out()
     _old_values()
+    _copies_of_complex_numbers()
 
 
 def _reads_of_aliases() -> None:
@@ -97,7 +98,10 @@ def _reads_of_fused_writes() -> None:
 def _other_names() -> None:
     """A result that replaces all of a tensor is the tensor's memory from then on: mutate_to() in
     torch/_inductor/lowering.py. Where the old memory has another name, it is written instead. A
-    dtype view is another name. So is what an earlier write to a part of it left behind."""
+    dtype view is another name. So is what an earlier write to a part of it left behind.
+
+    Values that read the tensor are computed before it is written. Those within a view aren't
+    upstream: the copy out of the view reads at any index, beside its own writes."""
     from torch._inductor import ir, lowering
     from torch._inductor.virtualized import V
 
@@ -109,6 +113,10 @@ def _other_names() -> None:
         if not isinstance(box, ir.StorageBox) or not isinstance(box.data, ir.Buffer):
             return upstream(changed, val, unsafe_alias)
         name = box.get_name()
+        source = val.data if isinstance(val, ir.TensorBox) else val
+        if box.get_device().type == "ocl" and isinstance(source, ir.BaseView):
+            if name in source.get_read_names():
+                source.realize()
         if box.get_device().type != "ocl" or not (
             name in V.graph.mutated_buffers or _aliases(V.graph, name)
         ):
@@ -230,6 +238,24 @@ def _old_values() -> None:
         upstream(graph)
 
     reinplace.reinplace_inplaceable_ops_core = reinplace_inplaceable_ops_core
+
+
+def _copies_of_complex_numbers() -> None:
+    """A copy of complex numbers is a call of the eager op: decompose_generalized_scatter() in
+    torch/_inductor/fx_passes/reinplace.py makes one without an overload, which is lowered to a
+    generated kernel."""
+    from torch._inductor.fx_passes import reinplace
+
+    upstream = reinplace.decompose_generalized_scatter
+
+    @functools.wraps(upstream)
+    def decompose_generalized_scatter(graph: torch.fx.Graph) -> None:
+        upstream(graph)
+        for node in graph.find_nodes(op="call_function", target=torch.ops.aten.clone):
+            if node.meta["val"].device.type == "ocl":
+                node.target = torch.ops.aten.clone.default
+
+    reinplace.decompose_generalized_scatter = decompose_generalized_scatter
 
 
 def keep_old_values(graph: torch.fx.Graph) -> None:
