@@ -4,26 +4,28 @@ python -m torch_ocl [info] [--json]
 python -m torch_ocl cache [size | clear | warm] [--dtype float32 ...] [--device ocl:1]
 python -m torch_ocl check [--device ocl:1] [--only gemm ...] [--report FILE] [--forget]
 python -m torch_ocl tune [--device ocl:1] [--seconds 180] [--share] [--forget]
-python -m torch_ocl run [-u] [-m | -c] PROGRAM [ARGUMENT ...]
+python -m torch_ocl run [OPTION OF PYTHON ...] [-m | -c] PROGRAM [ARGUMENT ...]
 """
 
 import argparse
 import builtins
 import importlib.util
-import io
 import json
 import os
 import runpy
+import subprocess
 import sys
 import types
 from collections.abc import Sequence
-from typing import Any, NoReturn, TextIO
+from typing import NoReturn
 
 import torch
 
 import torch_ocl
 from torch_ocl.cli import cache, check, console_scripts, info, tune, warm
 
+#: Options of Python's own that say how a program runs. Those with a value are -W and -X.
+_FLAGS = "BEIOPRbqsuv"
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -55,14 +57,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     _add_check(commands.add_parser("check", help="try all kernels of a device against the CPU"))
     _add_tune(commands.add_parser("tune", help="find what suits a device, and use it"))
-    run = commands.add_parser("run", help="a Python program, in which cuda means ocl")
-    run.add_argument("-m", action="store_true", dest="is_module", help="a module, as python -m")
-    run.add_argument("-c", action="store_true", dest="is_text", help="its text, as python -c")
-    run.add_argument("-u", action="store_true", dest="unbuffered", help="as python -u")
-    run.add_argument(
-        "program", help="its file, command, module's name or text; - for standard input"
-    )
-    run.add_argument("arguments", nargs=argparse.REMAINDER, help="its own")
+    _add_run(commands.add_parser("run", help="a Python program, in which cuda means ocl"))
     arguments = sys.argv[1:] if arguments is None else arguments
     # Options without a command are info's.
     if all(argument == "--json" for argument in arguments):
@@ -96,6 +91,32 @@ def _add_tune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--forget", action="store_true", help="only remove what was tuned")
 
 
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-m", action="store_true", dest="is_module", help="a module, as python -m")
+    parser.add_argument("-c", action="store_true", dest="is_text", help="its text, as python -c")
+    for letter in _FLAGS:
+        parser.add_argument(
+            f"-{letter}",
+            action="append_const",
+            dest="pythons",
+            const=f"-{letter}",
+            help=f"as python -{letter}",
+        )
+    for letter in "WX":
+        parser.add_argument(
+            f"-{letter}",
+            action="append",
+            dest="pythons",
+            type=f"-{letter}{{}}".format,
+            metavar="VALUE",
+            help=f"as python -{letter}",
+        )
+    parser.add_argument(
+        "program", help="its file, command, module's name or text; - for standard input"
+    )
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its own")
+
+
 def _cache_command(options: argparse.Namespace) -> int:
     if options.action == "clear":
         files, size = cache.clear()
@@ -110,35 +131,43 @@ def _cache_command(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     """The program takes this one's place: its exit status, its errors and its sys.argv."""
+    if options.pythons:
+        _start_again(options)
     torch_ocl.cuda_to_ocl()
-    if options.unbuffered:
-        sys.stdout, sys.stderr = _unbuffered(sys.stdout), _unbuffered(sys.stderr)
     sys.argv = [options.program, *options.arguments]
     if options.is_text or options.program == "-":
         _run_text(options)
     elif options.is_module:
-        sys.path[0] = os.getcwd()
+        _begin_path(os.getcwd())
         _check_module(options.program)
         runpy.run_module(options.program, run_name="__main__", alter_sys=True)
     elif not os.path.exists(options.program) and (command := console_scripts.find(options.program)):
         command()
     else:
-        sys.path[0] = os.path.dirname(os.path.abspath(options.program))
+        _begin_path(os.path.dirname(os.path.abspath(options.program)))
         _check_file(options.program)
         runpy.run_path(options.program, run_name="__main__")
 
 
-def _unbuffered(stream: TextIO) -> TextIO:
-    """Another stream to the same file, as `python -u` has it. What was written is there first."""
-    stream.flush()
-    raw: Any = io.FileIO(stream.fileno(), "w", closefd=False)
-    return io.TextIOWrapper(raw, encoding=stream.encoding, errors=stream.errors, write_through=True)
+def _start_again(options: argparse.Namespace) -> NoReturn:
+    """Python reads its options as it starts, so another one takes this one's place."""
+    how = ["-m"] if options.is_module else ["-c"] if options.is_text else []
+    # Those of this Python, as subprocess and multiprocessing pass them on.
+    own = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    command = [sys.executable, *own, *options.pythons, "-m", "torch_ocl", "run"]
+    os.execv(sys.executable, [*command, *how, options.program, *options.arguments])
+
+
+def _begin_path(folder: str) -> None:
+    """The folder is where imports look first, unless -P or -I says that there is none."""
+    if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+        sys.path[0] = folder
 
 
 def _run_text(options: argparse.Namespace) -> None:
     text = options.program if options.is_text else sys.stdin.read()
     file, sys.argv[0] = ("<string>", "-c") if options.is_text else ("<stdin>", "-")
-    sys.path[0] = ""
+    _begin_path("")
     main = types.ModuleType("__main__")
     main.__builtins__ = builtins  # type: ignore[attr-defined]
     sys.modules["__main__"] = main

@@ -28,7 +28,8 @@ VARIABLES = {
         "always does"
     ),
     "TORCH_OCL_AS_CUDA": (
-        '`1`: "cuda" means `ocl` from `import torch` on, in this process and its children '
+        '`1`, and nothing else: "cuda" means `ocl` from `import torch` on, in this process and its '
+        "children "
         "([programs that say cuda](libraries.md#programs-that-say-cuda))"
     ),
     "TORCH_OCL_INTEGRATIONS": (
@@ -196,9 +197,21 @@ def names() -> list[str]:
     return [*engines, *(name for name in VARIABLES if "<" not in name)]
 
 
+def switched_on(variable: str, otherwise: bool) -> bool:
+    """Whether a variable is 1; what is neither 0 nor 1 is warned of and ignored. The native part
+    does the same (csrc/opencl/environment.h)."""
+    value = os.environ.get(variable, "")
+    if value in ("0", "1"):
+        return value == "1"
+    if value:
+        with contextlib.suppress(Warning):  # it may run within `import torch`
+            warnings.warn(f"{variable}={value}: 0 and 1 are known, it is ignored", stacklevel=1)
+    return otherwise
+
+
 def is_as_cuda() -> bool:
     """Whether TORCH_OCL_AS_CUDA has "cuda" mean `ocl`."""
-    return os.environ.get("TORCH_OCL_AS_CUDA", "0") not in ("", "0")
+    return switched_on("TORCH_OCL_AS_CUDA", False)
 
 
 def is_verbose(topic: str) -> bool:
@@ -232,7 +245,7 @@ def wrong_values() -> list[str]:
                 found.append(_none_of(name, part.strip(), known))
     value = os.environ.get(name := "TORCH_OCL_AS_CUDA", "")
     if value not in ("", "0", "1"):
-        found.append(f"{name}={value} is none of 0, 1; it is taken as 1.")
+        found.append(f"{name}={value} is none of 0, 1; it is ignored.")
     value = os.environ.get(name := "TORCH_OCL_MEMORY_FRACTION", "")
     try:
         right = not value or 0 < float(value) <= 1

@@ -328,6 +328,18 @@ def test_lightning(accelerator):
     assert run(code) == ["cuda", "cuda", "True", "True"]
 
 
+@pytest.mark.parametrize("value", ["no", "off"])
+def test_other_values_are_off(value):
+    """In this process and its children, as of all switches."""
+    code = """
+    import subprocess, sys, torch
+    said = "import torch; print(torch.cuda.is_available())"
+    child = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True)
+    print(torch.cuda.is_available(), child.stdout.strip())
+    """
+    assert run(code, TORCH_OCL_AS_CUDA=value) == ["False", "False"]
+
+
 def test_a_wrong_value_is_said():
     from torch_ocl import _environment
 
@@ -335,6 +347,8 @@ def test_a_wrong_value_is_said():
     os.environ["TORCH_OCL_AS_CUDA"] = "yes"
     try:
         assert any("TORCH_OCL_AS_CUDA=yes" in line for line in _environment.wrong_values())
+        with pytest.warns(UserWarning, match="TORCH_OCL_AS_CUDA=yes: 0 and 1 are known"):
+            assert not _environment.is_as_cuda()
     finally:
         os.environ.pop("TORCH_OCL_AS_CUDA")
         if before is not None:
