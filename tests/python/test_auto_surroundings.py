@@ -73,6 +73,116 @@ def test_modules_that_change(change):
     assert found[0] == found[1] and call.replays >= 2
 
 
+class Settings:
+    scale, deep = 1.0, {"a": [{"b": {"c": {"d": {"e": 1.0}}}}]}
+
+    def factor(self):
+        return self.scale
+
+    def __getitem__(self, name):
+        return self.scale
+
+    @property
+    def asked(self):
+        return self.scale
+
+
+class Nested:
+    def __init__(self, depth):
+        self.inner = Nested(depth - 1) if depth else {"scale": 1.0}
+
+
+class Layer(nn.Module):
+    scale = 1.0
+
+    def __init__(self):
+        super().__init__()
+        self.settings = Settings()
+
+    def forward(self, x):
+        return scaled(x) * self.scale * self.settings.factor()
+
+
+def scaled(x):
+    return x * 1.0
+
+
+def scaled_otherwise(x):
+    return x * 5.0
+
+
+for i in range(1, 6):
+    exec(f"def chain_{i}(x):\n    return chain_{i + 1}(x)")
+
+
+def chain_6(x, kept={"scale": 1.0}):  # noqa: B006
+    return x * kept["scale"]
+
+
+def replaced(owner, name, value):
+    return lambda patch: patch.setattr(owner, name, value)
+
+
+settings, nested = Settings(), Nested(9)
+layers = nn.Sequential(Layer(), nn.Sequential(Layer()))  # PyTorch's own, which hold the program's
+innermost = Settings.deep["a"][0]["b"]["c"]
+
+
+@pytest.mark.parametrize("step, change", [
+    (lambda x: x * settings.deep["a"][0]["b"]["c"]["d"]["e"],
+     lambda patch: patch.setitem(innermost["d"], "e", 5.0)),
+    (lambda x: x * nested.inner.inner.inner.inner.inner.inner.inner.inner.inner.inner["scale"],
+     lambda patch: patch.setitem(functools.reduce(lambda n, _: n.inner, range(10), nested),
+                                 "scale", 5.0)),
+    (lambda x: chain_1(x),  # noqa: F821
+     lambda patch: patch.setitem(chain_6.__defaults__[0], "scale", 5.0)),
+    (lambda x: layers(x), replaced(Layer, "forward", lambda self, x: x * 5.0)),
+    (lambda x: layers(x), replaced(Layer, "scale", 5.0)),
+    (lambda x: layers(x), replaced(Settings, "scale", 5.0)),
+    (lambda x: layers(x), replaced(Settings, "factor", lambda self: 5.0)),
+    (lambda x: layers(x), lambda patch: patch.setitem(globals(), "scaled", scaled_otherwise)),
+    (lambda x: layers(x), replaced(layers[1][0].settings, "scale", 5.0)),
+    (lambda x: x * settings.factor(), replaced(Settings, "factor", lambda self: 5.0)),
+    (lambda x: x * settings["a"], replaced(Settings, "__getitem__", lambda self, name: 5.0)),
+    (lambda x: x * settings.asked, replaced(Settings, "asked", property(lambda self: 5.0))),
+])  # fmt: skip
+def test_what_lies_deep_and_what_is_replaced(step, change):
+    call, x = auto(step), ones()
+    with torch.no_grad():
+        before = plain(step(x))
+        for _ in range(7):
+            assert plain(call(x)) == before
+        assert call.replays >= 2, call.reason
+        with pytest.MonkeyPatch.context() as patch:
+            change(patch)
+            assert plain(step(x)) != before
+            for _ in range(7):
+                assert plain(call(x)) == plain(step(x))
+        assert plain(call(x)) == before
+
+
+def test_what_is_nested_too_deep_runs_as_it_is():
+    chain = functools.reduce(lambda inner, _: [inner], range(60), {"scale": 1.0})
+
+    def step(x):
+        return x * functools.reduce(lambda outer, _: outer[0], range(60), chain)["scale"]
+
+    call = auto(step)
+    for _ in range(6):
+        assert torch.equal(call(ones()), ones())
+    assert call.replays == 0 and "nested more than" in call.reason
+
+
+def test_values_that_hold_themselves():
+    circle = {"scale": 1.0}
+    circle["again"] = [circle]
+    call = auto(lambda x: x * circle["again"][0]["again"][0]["scale"])
+    for circle["scale"] in (1.0, 2.0, 1.0):
+        for _ in range(5):
+            assert torch.equal(call(ones()), ones() * circle["scale"])
+    assert call.graphs == 2, call.reason
+
+
 def test_hooks_run_in_every_call():
     net, step = net_and_step()
     seen = []

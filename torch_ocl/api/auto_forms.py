@@ -9,6 +9,7 @@ import contextlib
 import contextvars
 import functools
 import inspect
+import operator
 import sys
 import types
 import weakref
@@ -24,10 +25,15 @@ from torch_ocl.api.auto_watch import BY_NAME, Ran, state_of
 PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device)
 EXACT = frozenset({int, bool, str, bytes, type(None), torch.dtype, torch.device})
 _MOST_VALUES = 2000  # of a form: comparing more would take longer than the work
-_DEEPEST = 4
+_DEEPEST = 40  # values within values
+_MOST_CALLS = 4  # functions that functions name: those that run are compared by themselves
 _MOST_BYTES = 4096  # of an array that is compared
 #: PyTorch's modules and classes are not the program's, and their state is in modes().
 _NOT_COMPARED = frozenset({"torch", "torch_ocl", "builtins", "numpy"})
+#: Attributes that each module has, but those that its code reads.
+PARTS_OF_MODULES = frozenset(torch.nn.Module().__dict__) - {
+    "training", "_modules", "_buffers", "_parameters",
+}  # fmt: skip
 _NUMPYS = "it may draw NumPy's random numbers, which a replay would not"
 _BY_IDENTITY = (
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, staticmethod,
@@ -124,8 +130,26 @@ def _owned(value: Any) -> list[tuple[str, Any]]:
     return found
 
 
+class _Each:
+    """A part of a form: the objects that it has, one by one."""
+
+    __slots__ = ("_hash", "_objects")
+
+    def __init__(self, objects: tuple[Any, ...]) -> None:
+        self._objects = objects
+        self._hash = hash(tuple(map(id, objects)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Each) or len(self._objects) != len(other._objects):
+            return False
+        return all(map(operator.is_, self._objects, other._objects))
+
+
 class Values:
-    """Values of a form, as they are at one time."""
+    """Values of a form, as they are at one time. What is met again was compared before."""
 
     def __init__(self, names: frozenset[str] = frozenset(), every_name: bool = False) -> None:
         self.left = _MOST_VALUES
@@ -137,6 +161,8 @@ class Values:
         self.storages: set[int] = set()
         #: Those that gradients are summed up in.
         self.leaves: list[torch.Tensor] = []
+        self._met: dict[int, Any] = {}
+        self._calls = 0
         self._functions: set[int] = set()
         self._owners: set[Any] = set()
 
@@ -156,8 +182,14 @@ class Values:
             raise Refused(BY_NAME)
         if isinstance(value, Iterator):
             raise Refused("it reads an iterator, which a replay would not move on")
-        if depth >= _DEEPEST:
-            return _Same(value)
+        if depth > _DEEPEST:
+            raise Refused(f"it reads values that are nested more than {_DEEPEST} deep")
+        if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
+            return _Same(getattr(value, "__func__", value)), self.function(value, depth)
+        if not isinstance(value, (tuple, frozenset)):
+            if id(value) in self._met:
+                return _Same(value)
+            self._met[id(value)] = value
         if isinstance(value, dict):
             return kind, tuple((_Same(k) if type(k) not in EXACT else k, self.of(v, depth + 1))
                                for k, v in value.items())  # fmt: skip
@@ -175,13 +207,11 @@ class Values:
             return self._of_numpy(value)
         if isinstance(value, PLAIN):
             return kind, value
-        if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
-            return _Same(getattr(value, "__func__", value)), self.function(value, depth)
         if isinstance(value, (type, types.ModuleType)):
             return _Same(value), self.members(value, depth)
         if isinstance(value, torch.optim.Optimizer):
             return _Same(value)
-        return _Same(value), self.attributes(value, depth), self.members(kind, depth)
+        return _Same(value), kind, self.attributes(value, depth), self.members(kind, depth)
 
     def _of_numpy(self, value: Any) -> Hashable:
         if "random" in type(value).__module__:
@@ -191,16 +221,23 @@ class Values:
         return value.dtype.str, value.shape, value.tobytes()
 
     def members(self, owner: Any, depth: int) -> Hashable:
-        """The members of a class or a module of the program's under the names that are read."""
+        """The members of a class or a module of the program's under the names that are read, and
+        all functions of a class: PyTorch calls forwards by their names, and Python methods."""
+        if owner in self._owners:
+            return ()
         found: list[Hashable] = []
         for one in owner.__mro__ if isinstance(owner, type) else (owner,):
             home = one.__module__ if isinstance(one, type) else one.__name__
             if home == "numpy.random" or (home == "numpy" and "random" in self.names):
                 raise Refused(_NUMPYS)
-            if home.partition(".")[0] in _NOT_COMPARED or one in self._owners:
+            if one in self._owners:
                 continue
             self._owners.add(one)
+            if home.partition(".")[0] in _NOT_COMPARED:
+                continue
             own = vars(one)
+            if isinstance(one, type):
+                found.append(_Each(tuple(v for v in own.values() if isinstance(v, _BY_IDENTITY))))
             if self.every_name:
                 found.append(self.others(own))
             for name in sorted(own.keys() & self.names):
@@ -208,7 +245,7 @@ class Values:
                 if isinstance(value, (staticmethod, classmethod)):
                     value = value.__func__
                 if not isinstance(value, _DESCRIPTORS):
-                    found.append((name, self.of(value, min(depth + 1, _DEEPEST - 1))))
+                    found.append((name, self.of(value, depth + 1)))
             if isinstance(one, type) and issubclass(one, torch.autograd.Function):
                 # The backward runs in other threads.
                 methods = (getattr(f, "__func__", f) for f in own.values())
@@ -220,7 +257,7 @@ class Values:
     def others(self, own: Mapping[str, Any]) -> Hashable:
         """Values under names that don't stand in the code. Functions that run are compared."""
         return tuple(
-            (name, _Same(value) if isinstance(value, _BY_IDENTITY) else self.of(value, 1))
+            (name, _Same(value) if isinstance(value, _BY_IDENTITY) else self.of(value))
             for name, value in list(own.items())
             if name not in self.names and not name.startswith("__")
         )
@@ -245,14 +282,19 @@ class Values:
 
     def attributes(self, value: Any, depth: int) -> Hashable:
         """An object's plain attributes and containers; those of PyTorch's own objects are not."""
+        is_module = isinstance(value, torch.nn.Module)
+        if is_module:
+            self.left += 4  # it and its dictionaries: a large model is no reason to refuse
         if type(value).__module__.startswith(("torch.", "torch_ocl")):
             inner = getattr(value, "_surroundings", None)  # of another function of auto()
             if isinstance(inner, Surroundings):
                 return inner.parts(self, depth + 1)
-            if isinstance(value, torch.nn.Module):
-                return value.training
-            return None
-        return tuple((name, self.of(v, depth + 1)) for name, v in _owned(value))
+            return value.training if is_module else None
+        return tuple(
+            (name, self.of(v, depth + 1))
+            for name, v in _owned(value)
+            if not (is_module and name in PARTS_OF_MODULES)
+        )
 
     def function(self, function: Any, depth: int) -> Hashable:
         """The inputs of a function that this one may call; none of a library's."""
@@ -262,8 +304,13 @@ class Values:
             raise Refused(_NUMPYS)
         if id(plain) in self._functions or name.partition(".")[0] in ("torch", "torch_ocl"):
             return None
+        if self._calls >= _MOST_CALLS:
+            return None
         self._functions.add(id(plain))
-        return Surroundings(function, ()).parts(self, depth + 1)
+        self._calls += 1
+        parts = Surroundings(function, ()).parts(self, depth + 1)
+        self._calls -= 1
+        return parts
 
 
 @functools.lru_cache(maxsize=1024)

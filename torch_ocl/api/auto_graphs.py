@@ -140,7 +140,7 @@ class AutoGraph:
                 layout = leaf.shape, leaf.stride(), leaf.dtype, leaf.device.index
                 read = own in values.storages
                 parts.append((*layout, leaf.requires_grad, owner, at - first, read))
-        return (form, tuple(parts), modes, around, self.users.form()), around
+        return (form, tuple(parts), modes, around, self.users.form(values)), around
 
     def _look_up(self, key: Hashable, leaves: list[Any]) -> tuple[int, set[int]]:
         """How often the form was seen, and the arguments that were the same tensors."""

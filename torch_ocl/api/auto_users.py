@@ -11,10 +11,10 @@ import torch
 from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as optim
 
-from torch_ocl.api.auto_forms import EXACT, Refused, Values
+from torch_ocl.api.auto_forms import EXACT, PARTS_OF_MODULES, Refused, Values
 
-#: Attributes that each module has, but its mode, parts and buffers.
-_OF_ALL_MODULES = frozenset(torch.nn.Module().__dict__) - {"training", "_modules", "_buffers"}
+#: Parameters are compared for all modules and optimisers at once.
+_LEFT_OUT = PARTS_OF_MODULES | {"_parameters"}
 _MODULE_HOOKS = (
     "_forward_hooks",
     "_forward_pre_hooks",
@@ -64,10 +64,13 @@ class Users:
             found.update((id(p), p) for g in optimizer.param_groups for p in g["params"])
         return found
 
-    def form(self) -> Hashable:
+    def form(self, values: Values) -> Hashable:
+        """Their part of a form, whose other values are there."""
         parts: list[Hashable] = []
-        of = Values().of
+        of = values.of
         for module in self.modules.values():
+            kind = type(module)
+            parts += kind, values.members(kind, 0)
             _add_attributes(parts, module.__dict__, of)
         for optimizer in self.optimizers.values():
             if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
@@ -106,7 +109,7 @@ def _add_attributes(
     if any(map(owned.get, _MODULE_HOOKS)):
         raise Refused("a module has hooks, which a replay would not run")
     for name, value in owned.items():
-        if name in _OF_ALL_MODULES:
+        if name in _LEFT_OUT:
             continue
         if type(value) in EXACT:
             parts.append(value)
