@@ -3,6 +3,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "opencl/device.h"
@@ -19,7 +20,18 @@ namespace {
 
 at::CallbackHandle first_op = at::INVALID_CALLBACK_HANDLE;
 
-std::unique_ptr<at::ObserverContext> see_first_op(const at::RecordFunction&) {
+bool is_meta(const c10::IValue& value) {
+  if (value.isTensor()) return value.toTensor().is_meta();
+  if (value.isDevice()) return value.toDevice().is_meta();
+  if (!value.isTensorList()) return false;
+  const auto tensors = value.toTensorVector();
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const at::Tensor& t) { return t.is_meta(); });
+}
+
+std::unique_ptr<at::ObserverContext> see_first_op(const at::RecordFunction& op) {
+  // One on device meta computes nothing, and so doesn't count.
+  if (std::any_of(op.inputs().begin(), op.inputs().end(), is_meta)) return nullptr;
   // Ops after the first are as fast as before.
   if (!op_ran()) at::disableCallback(first_op);
   note_op();
@@ -29,8 +41,32 @@ std::unique_ptr<at::ObserverContext> see_first_op(const at::RecordFunction&) {
 /// Notes from now on whether any op runs. Nothing the second time.
 void watch_for_ops() {
   if (first_op != at::INVALID_CALLBACK_HANDLE) return;
-  first_op = at::addGlobalCallback(
-      at::RecordFunctionCallback(&see_first_op).scopes({at::RecordScope::FUNCTION}));
+  first_op = at::addGlobalCallback(at::RecordFunctionCallback(&see_first_op)
+                                       .needsInputs(true)
+                                       .scopes({at::RecordScope::FUNCTION}));
+}
+
+initproc make_exit = nullptr;
+PyObject* hears_status = nullptr;  // never released
+
+int tell_status(PyObject* exit, PyObject* arguments, PyObject* keywords) {
+  const int failed = make_exit(exit, arguments, keywords);
+  if (failed != 0) return failed;
+  PyObject* status = PyObject_GetAttrString(exit, "code");
+  PyObject* done = status != nullptr ? PyObject_CallOneArg(hears_status, status) : nullptr;
+  Py_XDECREF(status);
+  Py_XDECREF(done);
+  return done != nullptr ? 0 : -1;
+}
+
+/// Calls a function with the status of each SystemExit that is made from now on. Functions at exit
+/// aren't told, and Python has no hook for it. Nothing the second time.
+void listen_for_exits(const py::function& hear) {
+  if (make_exit != nullptr) return;
+  auto* type = reinterpret_cast<PyTypeObject*>(PyExc_SystemExit);
+  hears_status = hear.inc_ref().ptr();
+  make_exit = type->tp_init;
+  type->tp_init = &tell_status;
 }
 
 }  // namespace
@@ -41,6 +77,7 @@ void bind_diagnostics(py::module_& module) {
   module.def("host_staged_counts", &host_staged_counts);
   module.def("reset_host_staged_counts", &reset_host_staged_counts);
   module.def("announce_use", &announce_use);
+  module.def("listen_for_exits", &listen_for_exits);
   module.def("watch_for_ops", &watch_for_ops);
   module.def("was_used", &was_used);
   module.def("op_ran", &op_ran);

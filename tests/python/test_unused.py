@@ -1,87 +1,11 @@
 """A program that was given `ocl` and used it for nothing says so at its end, others don't."""
 
-import os
 import subprocess
 import sys
 
 import pytest
 
 from torch_ocl.notices import unused_calls
-
-LINE = "torch_ocl: nothing ran on ocl, though "
-LIBRARY = """
-import torch
-
-class Model:
-    def __init__(self, device="auto"):
-        self.device = torch.device(device if device in ("cpu", "cuda", "mps") else "cpu")
-        torch.ones(3, device=self.device).sum()
-
-def train(model, place):
-    return torch.ones(3).sum()
-
-class Trainer:
-    def __init__(self, model, accelerator="auto", name="", *devices):
-        self.model = model
-        torch.ones(3).sum()
-
-    def fit(self, device="auto"):
-        return torch.ones(3).sum()
-"""
-PROGRAM = """
-import argparse, sys
-import torch
-
-parser = argparse.ArgumentParser()
-parser.add_argument("-d", "--device")
-parser.add_argument("-n", "--name")
-parser.add_argument("--then")
-parser.add_argument("words", nargs="*")
-options = parser.parse_args()
-
-def f(index):
-    torch.ones(3).sum()
-
-if options.then == "use":
-    torch.ones(3).to("ocl").sum()
-elif options.then == "move":
-    torch.ones(3).to("ocl")
-elif options.then == "spawn" and __name__ == "__main__":
-    torch.multiprocessing.spawn(f, nprocs=2)
-elif options.then == "launch":
-    import subprocess
-    work = "import torch, time; t = time.time() + 1; [0 for _ in iter(lambda: time.time() < t, 0)]"
-    subprocess.run([sys.executable, "-c", work], check=True)
-elif options.then == "fail":
-    sys.exit("failed")
-elif options.then == "raise":
-    raise ValueError
-elif options.then == "ask":
-    torch.cuda.is_available()
-torch.ones(3).sum()
-"""
-
-
-@pytest.fixture
-def run(tmp_path):
-    """Runs a program beside a library; returns the lines on stderr that are about the device."""
-    (tmp_path / "choosy.py").write_text(LIBRARY)
-
-    def run(*arguments, text=PROGRAM, **environment):
-        (tmp_path / "program.py").write_text(text)
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(tmp_path)} | environment,
-            timeout=120,
-        )
-        lines = [line for line in done.stderr.splitlines() if line.startswith("torch_ocl: ")]
-        assert not [line for line in lines if not line.startswith(LINE)]
-        return [line.removeprefix(LINE) for line in lines]
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -123,20 +47,6 @@ def test_an_argument(run, arguments):
 )
 def test_silence(run, arguments):
     assert run("program.py", *arguments.split()) == []
-
-
-def test_the_status_of_an_exit(run):
-    """With Python's own sys.exit the line comes: torch_ocl/upstream/exit_status.py is needed."""
-    text = """
-import sys
-upstream = sys.exit
-import torch
-sys.exit = upstream if "upstream" in sys.argv else sys.exit
-torch.ones(2).sum()
-sys.exit("failed")
-"""
-    assert run("program.py", "--device", "ocl", text=text) == []
-    assert len(run("program.py", "--device", "ocl", "upstream", text=text)) == 1
 
 
 def test_turned_off(run):

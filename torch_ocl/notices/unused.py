@@ -176,8 +176,21 @@ def _is_a_tool() -> bool:
     file = sys.argv[0] if name.startswith("torch_ocl.") else ""
     own_command = os.path.dirname(os.path.abspath(file)) == os.path.dirname(__file__)
     is_shell = hasattr(sys, "ps1") or sys.flags.interactive or hasattr(builtins, "__IPYTHON__")
-    is_test = "_pytest" in sys.modules or name.startswith("unittest.")
-    return own_command or name.startswith("torch.") or bool(is_shell) or is_test
+    return own_command or name.startswith("torch.") or bool(is_shell) or _is_test(name)
+
+
+def _is_test(name: str) -> bool:
+    """Whether this is a test run, or a program with test cases of its own."""
+    if "_pytest" in sys.modules or name.startswith("unittest."):
+        return True
+    kinds = [case] if (case := getattr(sys.modules.get("unittest.case"), "TestCase", None)) else []
+    for kind in kinds:  # which grows
+        kinds.extend(kind.__subclasses__())
+        file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+        is_own = file and not unused_children.is_installed(file)
+        if is_own or kind.__module__ == "__main__":  # whose file's name may be gone
+            return True
+    return False
 
 
 def _children_worked() -> bool:

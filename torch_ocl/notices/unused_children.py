@@ -24,14 +24,16 @@ _has_parent = False  # whether another program hears what this one does, too
 def is_own_program() -> bool:
     """Whether what runs is a file of the user's, and no command or module that was installed."""
     path = getattr(sys.modules.get("__main__"), "__file__", None)
-    if not path:
-        return False
-    installed = {sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib", "scripts")}
-    folders = {os.path.realpath(folder) for folder in installed if folder}
-    folders.add(os.path.dirname(os.path.realpath(os.path.dirname(__file__))))
+    return bool(path) and not is_installed(path) and "setuptools" not in sys.modules
+
+
+def is_installed(path: str) -> bool:
+    """Whether a file is a package's, a command's or Python's own."""
+    folders = {sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib", "scripts")}
+    known = {os.path.realpath(folder) for folder in folders if folder}
+    known.add(os.path.dirname(os.path.realpath(os.path.dirname(__file__))))
     path = os.path.realpath(path)
-    is_installed = any(path.startswith(folder + os.sep) for folder in folders)
-    return not is_installed and "setuptools" not in sys.modules
+    return any(path.startswith(folder + os.sep) for folder in known)
 
 
 def watch(through_environment: bool) -> None:

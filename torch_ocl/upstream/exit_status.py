@@ -3,6 +3,7 @@ given `ocl`."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -11,6 +12,13 @@ from typing import Any
 
 def listen(hear: Callable[[Any], None]) -> None:
     """Has a function hear the status before the program ends: functions at exit aren't told."""
+    with contextlib.suppress(ImportError):  # a native part that can't be loaded
+        from torch_ocl import _C
+
+        _C.listen_for_exits(hear)
+    if sys.version_info >= (3, 12):
+        return
+    # Before, Python makes no object of what sys.exit is given.
     upstream = sys.exit
 
     @functools.wraps(upstream)
