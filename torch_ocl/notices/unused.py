@@ -6,7 +6,7 @@ one: nothing is added to what a program does. One that ran none has nothing to b
 isn't given `ocl` gets neither a function at exit nor anything else.
 
 `ocl` is given by an argument as `--device ocl`, by TORCH_OCL_AS_CUDA, by torch_ocl.cuda_to_ocl(),
-or by a call in the program's own file. TORCH_OCL_NOTICES=0 turns the line off.
+or by the text of the program's own file. TORCH_OCL_NOTICES=0 turns the line off.
 
 Many programs see a variable of the environment, and some have no use for a device. Where nothing
 else gives it, a program of the user's own speaks, for its children, too. What was installed speaks

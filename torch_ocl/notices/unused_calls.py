@@ -36,6 +36,19 @@ def find(text: str) -> Call | None:
     return None
 
 
+def libraries(text: str) -> list[str]:
+    """Those that the program imports and that aren't Python's or torch's."""
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+        found = _Program(ast.parse(text))._imported.values()
+        tops = dict.fromkeys(module.partition(".")[0] for module, _ in found)
+        return [name for name in tops if not _is_known(name)]
+    return []
+
+
+def _is_known(library: str) -> bool:
+    return library in ("torch", "torch_ocl") or library in sys.stdlib_module_names
+
+
 class _Program:
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
@@ -75,7 +88,7 @@ class _Program:
     def calls(self) -> Iterator[Call]:
         for node in self._certain(self._tree.body, set()):
             library = self._libraries.get(_root(node.func), "torch")
-            if library in ("torch", "torch_ocl") or library in sys.stdlib_module_names:
+            if _is_known(library):
                 continue
             for name, given in self._arguments(node):
                 value = self._string(given)

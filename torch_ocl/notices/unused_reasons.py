@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_ocl.notices import unused, unused_calls
+from torch_ocl.notices import unused, unused_calls, unused_text
 
 #: Accelerators that libraries know by name.
 _KNOWN = ("cuda", "hpu", "mps", "npu", "xpu")
@@ -35,9 +35,22 @@ def _given() -> tuple[str, str, str]:
     if call is not None and call.library in sys.modules:
         place = f"{_program()}, line {call.line}"
         return f"{call.name} was given {call.keyword}='{call.value}'", call.library, place
+    if place := _named_in_text():
+        known = (name for name in unused_calls.libraries(unused.text) if _list_of_devices(name))
+        return f"{place} names it", next(known, ""), ""
     if unused.means_cuda():
         return "cuda means ocl in this program", "", ""
     return "", "", ""
+
+
+def _named_in_text() -> str:
+    """The line of the program's text that names the device, where nothing else was chosen."""
+    if unused_text.command_line_chooses():
+        return ""
+    if unused_text.asks_for_devices(unused.text) and not torch.ocl.is_available():
+        return ""
+    line = unused_text.line(unused.text)
+    return f"{_program()}, line {line}," if line else ""
 
 
 def _program() -> str:
@@ -79,7 +92,10 @@ def _why(library: str, place: str) -> str:
             return f"Likely reason{at}: {known}"
         return f"Likely reason{at}: {library} takes no device of that name"
     if not unused.means_cuda():
-        return "Likely reason: it makes nothing of that argument"
+        what = (
+            "that argument" if unused.argument() else "it, or passes it to a library that doesn't"
+        )
+        return f"Likely reason: it makes nothing of {what}"
     if chosen := _other_argument():
         return f"Likely reason: {chosen} chose another device"
     if late := _imported_before():
