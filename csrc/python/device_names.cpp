@@ -3,13 +3,19 @@
 // A device's type, and its text, are those of CUDA to code outside of torch. To torch's own code,
 // and to this package's, it is `ocl`: hundreds of places there compare the type with "cuda" in
 // order to call CUDA's functions. The module of the caller tells one from the other.
+//
+// Classes and functions of torch that are written in C are changed in place: each stays the same
+// object.
 #include <c10/core/Backend.h>
 #include <pybind11/pybind11.h>
 #include <torch/csrc/Device.h>
 
+#include <array>
+#include <cstddef>
 #include <cstring>
 #include <stdexcept>
 #include <unordered_map>
+#include <utility>
 
 #include "opencl/device_types.h"
 #include "python/bindings.h"
@@ -114,6 +120,83 @@ void convert_arguments(const py::type& kind, const py::function& convert) {
   PyType_Modified(type);
 }
 
+/// Functions that were replaced, each with what it does now.
+std::unordered_map<PyObject*, PyObject*>& replaced_functions() {
+  static auto* const all = new std::unordered_map<PyObject*, PyObject*>;
+  return *all;
+}
+
+PyObject* call_function(PyObject* function, PyObject* const* arguments, std::size_t count,
+                        PyObject* names) {
+  return PyObject_Vectorcall(replaced_functions().at(function), arguments, count, names);
+}
+
+/// A function's code stays, since its hash and its equals go by it: tables find it as ever.
+void replace_function(PyCFunctionObject* function, const py::function& make) {
+  PyObject*& replacement = replaced_functions()[reinterpret_cast<PyObject*>(function)];
+  const auto upstream = py::reinterpret_steal<py::object>(
+      replacement != nullptr
+          ? replacement
+          : PyCFunction_NewEx(function->m_ml, function->m_self, function->m_module));
+  if (!upstream) throw py::error_already_set();
+  replacement = make(upstream).release().ptr();
+  function->vectorcall = call_function;
+}
+
+/// The code of methods that were replaced. It isn't told which method it is called for, so each has
+/// code of its own, which knows its number here.
+constexpr std::size_t kMostMethods = 64;
+std::array<PyObject*, kMostMethods> replaced_methods;
+std::size_t replaced_method_count = 0;
+
+template <std::size_t number>
+PyObject* call_method(PyObject* self, PyObject* arguments, PyObject* named) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(arguments);
+  const auto all = py::reinterpret_steal<py::object>(PyTuple_New(count + 1));
+  if (!all) return nullptr;
+  PyTuple_SET_ITEM(all.ptr(), 0, Py_NewRef(self));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyTuple_SET_ITEM(all.ptr(), i + 1, Py_NewRef(PyTuple_GET_ITEM(arguments, i)));
+  }
+  return PyObject_Call(replaced_methods[number], all.ptr(), named);
+}
+
+template <std::size_t... numbers>
+PyCFunctionWithKeywords code_of_method(std::size_t number, std::index_sequence<numbers...>) {
+  static constexpr std::array<PyCFunctionWithKeywords, sizeof...(numbers)> all{
+      call_method<numbers>...};
+  return all.at(number);
+}
+
+/// Methods are made anew from the definition where an object has them, so it has the code.
+void replace_method(PyMethodDescrObject* method, const py::function& make) {
+  const auto code = code_of_method(replaced_method_count, std::make_index_sequence<kMostMethods>{});
+  auto* const before = new PyMethodDef(*method->d_method);
+  const auto upstream =
+      py::reinterpret_steal<py::object>(PyDescr_NewMethod(PyDescr_TYPE(method), before));
+  if (!upstream) throw py::error_already_set();
+  replaced_methods[replaced_method_count++] = make(upstream).release().ptr();
+  method->d_method->ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(code));
+}
+
+/// Has a function or method written in C do what `make` returns for the function as it was. It
+/// stays the same object wherever it is held: it pickles, prints and compares as ever. False for
+/// functions of other kinds.
+bool replace_calls(const py::object& function, const py::function& make) {
+  constexpr int kind = METH_VARARGS | METH_KEYWORDS;
+  if (PyCFunction_CheckExact(function.ptr())) {
+    auto* const builtin = reinterpret_cast<PyCFunctionObject*>(function.ptr());
+    if ((builtin->m_ml->ml_flags & ~METH_STATIC) != kind) return false;
+    replace_function(builtin, make);
+    return true;
+  }
+  if (!Py_IS_TYPE(function.ptr(), &PyMethodDescr_Type)) return false;
+  auto* const method = reinterpret_cast<PyMethodDescrObject*>(function.ptr());
+  if (method->d_method->ml_flags != kind) return false;
+  replace_method(method, make);
+  return true;
+}
+
 /// Gives a class written in C an attribute.
 void add_attribute(const py::type& kind, const char* name, const py::object& value) {
   auto* const type = reinterpret_cast<PyTypeObject*>(kind.ptr());
@@ -155,6 +238,7 @@ void make_tensor_type_ours(const py::type& kind) {
 void bind_device_names(py::module_& module) {
   module.def("show_devices_as_cuda", &show_devices_as_cuda);
   module.def("convert_arguments", &convert_arguments, py::arg("kind"), py::arg("convert"));
+  module.def("replace_calls", &replace_calls, py::arg("function"), py::arg("make"));
   module.def("add_attribute", &add_attribute, py::arg("kind"), py::arg("name"), py::arg("value"));
   module.def("make_tensor_type_ours", &make_tensor_type_ours, py::arg("kind"));
 }

@@ -1,7 +1,7 @@
 """Functions and classes that take "cuda" for `ocl`."""
 
 import functools
-import types
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -39,30 +39,32 @@ def converting(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-class Method:
-    """A method of a tensor with its arguments converted.
+def change(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """Has a function of torch do what make(the function as it was) does.
 
-    Tensor subclasses look up what to do by the method, and get the one written in C: to them this
-    is the same one.
+    One that is written in C stays the same object: whoever holds it, asks for its names or pickles
+    it sees upstream's.
     """
+    from torch_ocl import _C
 
-    def __init__(self, upstream: Callable[..., Any]) -> None:
-        self._upstream = upstream
-        functools.update_wrapper(self, upstream)
+    upstream = getattr(owner, name)
+    if not _C.replace_calls(upstream, make):
+        put(owner, name, make(upstream))
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if "device" in kwargs:
-            kwargs["device"] = to_ocl(kwargs["device"])
-        return self._upstream(*map(to_ocl, args), **kwargs)
-
-    def __eq__(self, other: object) -> bool:
-        return other is self or other is self._upstream
-
-    def __hash__(self) -> int:
-        return hash(self._upstream)
+def put(owner: Any, name: str, new: Any) -> None:
+    """Puts a function or class in the place of upstream's, under the names of that one. It goes to
+    the module that these name, too: a pickle says no more, and means upstream's elsewhere."""
+    upstream = getattr(owner, name)
+    for attribute in ("__module__", "__name__", "__qualname__"):
+        setattr(new, attribute, getattr(upstream, attribute))
+    setattr(owner, name, new)
+    *path, last = upstream.__qualname__.split(".")
+    home: Any = sys.modules.get(upstream.__module__)
+    for part in path:
+        home = getattr(home, part, None)
+    if getattr(home, last, None) is upstream:
+        setattr(home, last, new)
 
 
 def converted(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

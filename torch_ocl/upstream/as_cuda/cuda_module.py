@@ -19,7 +19,7 @@ from torch_ocl.api import names
 from torch_ocl.notices import unused
 from torch_ocl.upstream.as_cuda import cuda_runtime
 from torch_ocl.upstream.as_cuda import tensor_types as cuda_tensor_types
-from torch_ocl.upstream.as_cuda.converting import converting, to_ocl
+from torch_ocl.upstream.as_cuda.converting import converting, put, to_ocl
 
 #: CUDA's version for a device that has bfloat16 and the kernels for weights of 4 bits. Programs ask
 #: for it to choose a dtype.
@@ -53,11 +53,14 @@ def install() -> None:
     changed["_lazy_call"] = _lazy_call
     changed["cudart"] = _cudart
     changed |= cuda_tensor_types.types()
-    parts = [getattr(theirs, name) for name in _PARTS] + [theirs._utils]
+    modules = [m for name, m in list(sys.modules.items()) if name.startswith("torch.cuda.")]
     for name, new in changed.items():
         upstream = getattr(theirs, name, None)
-        setattr(theirs, name, new)
-        for module in parts:
+        if upstream is None or name.endswith("Storage"):  # a storage's module tells its device
+            setattr(theirs, name, new)
+        else:
+            put(theirs, name, new)
+        for module in modules:
             if upstream is not None and vars(module).get(name) is upstream:
                 setattr(module, name, new)
     sys.modules["torch.nn.parallel.parallel_apply"]._get_device_index = _get_device_index
@@ -85,9 +88,10 @@ def _change_part(theirs: types.ModuleType, ours: types.ModuleType | None) -> Non
     """Private functions too: programs call torch.cuda.memory._record_memory_history()."""
     for name, value in list(vars(theirs).items()):
         function = getattr(ours, name, None)
-        is_upstreams = getattr(value, "__module__", "").startswith("torch.cuda")
-        if is_upstreams and inspect.isfunction(value) and inspect.isfunction(function):
-            setattr(theirs, name, converting(function))
+        if not (inspect.isfunction(value) and inspect.isfunction(function)):
+            continue
+        if inspect.unwrap(value).__globals__["__name__"].startswith("torch.cuda"):
+            put(theirs, name, converting(function))
 
 
 def _refuse_the_rest() -> None:
@@ -127,8 +131,8 @@ def _refuse(owner: Any, name: str, full_name: str, why: str) -> None:
 
     if type(upstream) is type:
         upstream.__new__ = refuse
-    elif inspect.isfunction(upstream):
-        setattr(owner, name, refuse)
+    elif inspect.isfunction(upstream) and upstream.__globals__ is not globals():
+        put(owner, name, refuse)
 
 
 class _CudaModule(type(torch.cuda)):  # type: ignore[misc]

@@ -75,13 +75,6 @@ def _change_tensors(module: types.ModuleType) -> None:
     kind.method_type = method_type
 
 
-def _change_functions(module: types.ModuleType) -> None:
-    """Autocast's state, which Dynamo guards. It knows the functions of torch by the objects, and
-    traces ours to the ones written in C."""
-    for name in ("is_autocast_enabled", "get_autocast_dtype"):
-        module.constant_fold_functions[getattr(torch._C, name)] = None
-
-
 def _traces_torch(tx: Any) -> bool:
     return is_of_torch(tx.f_globals.get("__name__", ""))
 
@@ -91,5 +84,4 @@ PATCHES = {
     "torch._dynamo.variables.builtin": _change_texts,
     "torch._dynamo.variables.constant": _change_devices,
     "torch._dynamo.variables.tensor": _change_tensors,
-    "torch._dynamo.variables.torch": _change_functions,
 }

@@ -21,12 +21,13 @@ from torch_ocl.notices import unused
 from torch_ocl.upstream.as_cuda import backends, dynamo, operators, profilers
 from torch_ocl.upstream.as_cuda import tensor_types as cuda_tensor_types
 from torch_ocl.upstream.as_cuda.converting import (
-    Method,
+    change,
     converted,
     converting,
     converting_device_type,
     converting_device_type_first,
     is_of_torch,
+    put,
     to_cuda,
     to_ocl,
 )
@@ -64,8 +65,8 @@ def install() -> None:
     native.install()
     _C.show_devices_as_cuda()
     scripts.install()
-    for name, change in dynamo.PATCHES.items():
-        _import_hook.after(name, change)
+    for name, patch in dynamo.PATCHES.items():
+        _import_hook.after(name, patch)
     _import_hook.after("torch.distributed.device_mesh", _change_meshes)
 
 
@@ -82,19 +83,7 @@ def _users_of_torch() -> list[str]:
 
 def _change_functions() -> None:
     for owner, name in list(unavailable.functions_with_a_device()):
-        upstream = getattr(owner, name)
-        if owner is torch.Tensor:
-            setattr(owner, name, Method(upstream))
-            continue
-        changed = converting(upstream)
-        _register_for_scripts(changed, upstream)
-        setattr(owner, name, changed)
-
-
-def _register_for_scripts(changed: Any, upstream: Any) -> None:
-    """torch.jit.script goes by the object where it looks for ATen's functions."""
-    if builtin := torch.jit._builtins._find_builtin(upstream):
-        torch.jit._builtins._register_builtin(changed, builtin)
+        change(owner, name, converting)
 
 
 def _change_types() -> None:
@@ -112,10 +101,10 @@ def _pickled(device: torch.device) -> tuple[type, tuple[Any, ...]]:
 
 
 def _change_tensors() -> None:
-    for kind in (torch.Tensor, torch.nn.Module, torch.UntypedStorage, torch.TypedStorage):
-        if hasattr(kind, "ocl"):
-            kind.cuda = Method(kind.ocl)
-    torch.nn.utils.rnn.PackedSequence.cuda = converting(torch.nn.utils.rnn.PackedSequence.ocl)
+    change(torch.Tensor, "cuda", _cuda_of_tensors)
+    packed = torch.nn.utils.rnn.PackedSequence
+    for kind in (torch.nn.Module, torch.UntypedStorage, torch.TypedStorage, packed):
+        put(kind, "cuda", converting(kind.ocl))
     on_cuda = torch.Tensor.is_cuda
     interface = torch.Tensor.__cuda_array_interface__
 
@@ -127,13 +116,22 @@ def _change_tensors() -> None:
             raise AttributeError("tensors on ocl have no addresses that CUDA could read")
         return interface.__get__(self)
 
-    torch.Tensor.type = cuda_tensor_types.converting(torch.Tensor.type)
-    torch.set_default_tensor_type = cuda_tensor_types.set_default_tensor_type(
-        torch.set_default_tensor_type
-    )
+    change(torch.Tensor, "type", cuda_tensor_types.converting)
+    change(torch, "set_default_tensor_type", cuda_tensor_types.set_default_tensor_type)
     torch.Tensor.is_cuda = property(is_cuda)
     _change_storages()
     torch.Tensor.__cuda_array_interface__ = property(__cuda_array_interface__)
+
+
+def _cuda_of_tensors(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    def cuda(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if torch.overrides.has_torch_function_unary(self):
+            return torch.overrides.handle_torch_function(
+                torch.Tensor.cuda, (self,), self, *args, **kwargs
+            )
+        return self.ocl(*map(to_ocl, args), **converted(**kwargs)[1])
+
+    return cuda
 
 
 def _change_storages() -> None:
@@ -168,28 +166,28 @@ def _change_amp() -> None:
 
 def _change_autocasts_of_old() -> None:
     """Functions without a device are about CUDA."""
-    enabled, enable = torch.is_autocast_enabled, torch.set_autocast_enabled
-
-    @functools.wraps(enabled)
-    def is_autocast_enabled(device_type: str = "ocl") -> bool:
-        return enabled(device_type)
-
-    @functools.wraps(enable)
-    def set_autocast_enabled(*args: Any, **kwargs: Any) -> None:
-        if len(args) + len(kwargs) == 1:
-            args = ("ocl", *args, *kwargs.values())
-            kwargs = {}
-        enable(*args, **kwargs)
-
-    _register_for_scripts(is_autocast_enabled, enabled)
-    torch.is_autocast_enabled = is_autocast_enabled
-    torch.set_autocast_enabled = set_autocast_enabled
-    torch.get_autocast_gpu_dtype = functools.wraps(torch.get_autocast_gpu_dtype)(
-        lambda: torch.get_autocast_dtype("ocl")
-    )
-    torch.set_autocast_gpu_dtype = functools.wraps(torch.set_autocast_gpu_dtype)(
+    change(torch, "is_autocast_enabled", _with_default_device)
+    change(torch, "set_autocast_enabled", _with_default_device)
+    get = functools.wraps(torch.get_autocast_gpu_dtype)(lambda: torch.get_autocast_dtype("ocl"))
+    set_ = functools.wraps(torch.set_autocast_gpu_dtype)(
         lambda dtype: torch.set_autocast_dtype("ocl", dtype)
     )
+    for owner in (torch, torch._C):
+        put(owner, "get_autocast_gpu_dtype", get)
+        put(owner, "set_autocast_gpu_dtype", set_)
+
+
+def _with_default_device(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    """With the argument `enabled` alone, or none, of a function of autocast."""
+
+    @functools.wraps(upstream)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        names_device = isinstance((*args, *kwargs.values(), None)[0], str)
+        if names_device:
+            return upstream(*args, **kwargs)
+        return upstream("ocl", *args, *kwargs.values())
+
+    return wrapper
 
 
 def _change_loading() -> None:

@@ -5,10 +5,13 @@ ProfilerActivity.CUDA and use_cuda mean the device's kernels. What is recorded s
 
 import functools
 import inspect
+import sys
 from typing import Any
 
 import torch
 from torch.autograd import profiler_util
+
+from torch_ocl.upstream.as_cuda.converting import is_of_torch, put
 
 
 def install() -> None:
@@ -30,15 +33,17 @@ def _activities() -> None:
         upstream(self, *args, activities=activities, **kwargs)
 
     kineto.__init__ = __init__
-    # The module's own, which profilers ask without activities, stays.
     supported = torch.profiler.supported_activities
     names = torch.profiler.ProfilerActivity
 
     @functools.wraps(supported)
     def supported_activities() -> set[Any]:
+        # Profilers without activities ask, too.
+        if is_of_torch(sys._getframe(1).f_globals.get("__name__", "")):
+            return supported()
         return {names.CUDA if a == names.PrivateUse1 else a for a in supported()}
 
-    torch.profiler.supported_activities = supported_activities
+    put(torch.profiler, "supported_activities", supported_activities)
 
 
 def _of_activity(activity: Any) -> Any:

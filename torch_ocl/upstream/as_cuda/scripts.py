@@ -22,7 +22,10 @@ def install() -> None:
     for name in ("_jit_script_compile", "_jit_script_compile_overload"):
         setattr(core, name, _after(getattr(core, name), lambda made, *args: rewrite(made.graph)))
     for name in ("import_ir_module", "import_ir_module_from_buffer"):
-        setattr(core, name, _after(getattr(core, name), lambda made, unit, *args: _rewrite(unit)))
+        changed = _after(getattr(core, name), lambda made, unit, *args: _rewrite(unit))
+        changed.__qualname__ = name  # pybind11's is no place to find it at
+        for owner in (core, torch):
+            setattr(owner, name, changed)
     unit, kind = core.CompilationUnit, core.ConcreteModuleType
     unit.define = _after(unit.define, lambda made, unit, *args: _rewrite(unit))
     unit.__init__ = _after(unit.__init__, lambda made, unit, *args: _rewrite(unit))
