@@ -5,6 +5,7 @@ read and write the same memory, so new inputs are copied into the tensors of the
 numbers go on from the generator at each replay.
 """
 
+import functools
 import pathlib
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -118,11 +119,12 @@ class graph:
         capture_error_mode: str = "global",
     ) -> None:
         if stream is None:
-            if graph.default_capture_stream is None:
-                graph.default_capture_stream = Stream()
-            stream = graph.default_capture_stream
+            kind = type(self)
+            if kind.default_capture_stream is None:
+                kind.default_capture_stream = Stream()
+            stream = kind.default_capture_stream
         self._graph = ocl_graph
-        self._pool = pool
+        self._begin = functools.partial(ocl_graph.capture_begin, pool)
         self._stream = torch.ocl.stream(stream)
 
     def __enter__(self) -> None:
@@ -134,7 +136,7 @@ class graph:
         torch.ocl.empty_cache()
         self._stream.__enter__()
         try:
-            self._graph.capture_begin(self._pool)
+            self._begin()
         except BaseException:
             self._stream.__exit__(None, None, None)
             raise

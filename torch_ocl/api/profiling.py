@@ -226,12 +226,12 @@ class _Ranges(threading.local):
 _ranges = _Ranges()
 
 
-def range_push(message: str) -> int:
+def range_push(msg: str) -> int:
     """Begins a range of that name, which torch.profiler shows on the host's and the device's rows.
 
     Returns how many ranges of this thread are open around it.
     """
-    entered = torch.profiler.record_function(message)
+    entered = torch.profiler.record_function(msg)
     entered.__enter__()
     _ranges.open.append(entered)
     return len(_ranges.open) - 1
@@ -249,20 +249,20 @@ def range_pop() -> int:
 
 
 @contextlib.contextmanager
-def range(message: str, *args: Any, **kwargs: Any) -> Iterator[None]:
+def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
     """A range around a block, or, as a decorator, around a function.
 
     Args:
-        message: the range's name; formatted with the other arguments, if there are any.
+        msg: the range's name; formatted with the other arguments, if there are any.
     """
-    range_push(message.format(*args, **kwargs) if args or kwargs else message)
+    range_push(msg.format(*args, **kwargs) if args or kwargs else msg)
     try:
         yield
     finally:
         range_pop()
 
 
-def mark(message: str) -> None:
+def mark(msg: str) -> None:
     """A point in time of that name, which torch.profiler shows on the host's row."""
-    with torch.profiler.record_function(message):
+    with torch.profiler.record_function(msg):
         pass

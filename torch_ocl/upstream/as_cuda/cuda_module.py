@@ -18,6 +18,7 @@ from torch_ocl import _C
 from torch_ocl.api import names
 from torch_ocl.notices import unused
 from torch_ocl.upstream.as_cuda import cuda_runtime
+from torch_ocl.upstream.as_cuda import graphs as cuda_graphs
 from torch_ocl.upstream.as_cuda import tensor_types as cuda_tensor_types
 from torch_ocl.upstream.as_cuda.converting import converting, put, to_ocl
 
@@ -38,6 +39,12 @@ _PRIVATE = {
     "jiterator._create_multi_output_jit_fn": "jiterator",
     "_sleep": "",
 }
+#: Methods of torch's classes, each with the name of its argument in torch.cuda.
+_WITHOUT_NAMES = (
+    (torch.Event, "elapsed_time", "end_event"),
+    (torch.Stream, "wait_event", "event"),
+    (torch.Stream, "wait_stream", "stream"),
+)
 _NO_CLOCK = "OpenCL's kernels have no clock"
 
 
@@ -48,7 +55,8 @@ def install() -> None:
     changed["get_device_capability"] = _get_device_capability
     changed["get_device_properties"] = _get_device_properties
     changed["is_available"] = _is_available
-    changed["CUDAGraph"] = ours.OclGraph
+    changed["CUDAGraph"] = cuda_graphs.CUDAGraph
+    changed["graph"] = cuda_graphs.graph
     changed["_get_device_index"] = _get_device_index
     changed["_lazy_call"] = _lazy_call
     changed["cudart"] = _cudart
@@ -125,12 +133,14 @@ def _refuse(owner: Any, name: str, full_name: str, why: str) -> None:
     upstream = getattr(owner, name)
     text = f"torch.cuda.{full_name} has no counterpart on ocl. {why.rstrip('.')}."
 
-    @functools.wraps(upstream, updated=())
+    is_class = type(upstream) is type
+
+    @functools.wraps(upstream.__init__ if is_class else upstream)
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(text)
 
-    if type(upstream) is type:
-        upstream.__new__ = refuse
+    if is_class:
+        upstream.__init__ = refuse
     elif inspect.isfunction(upstream) and upstream.__globals__ is not globals():
         put(owner, name, refuse)
 
@@ -160,6 +170,24 @@ def _change_streams() -> None:
     }
     for name, handle in handles.items():
         _C.add_attribute(torch.Event, name, property(handle))
+    for kind, name, parameter in _WITHOUT_NAMES:
+        _C.add_attribute(kind, name, _taking(getattr(kind, name), parameter))
+
+
+def _taking(upstream: Any, parameter: str) -> Any:
+    """A method with a name for its argument, which C code lacks that takes one alone."""
+
+    @functools.wraps(upstream)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if parameter in kwargs:
+            args = (*args, kwargs.pop(parameter))
+        return upstream(self, *args, **kwargs)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(name, kind) for name in ("self", parameter)]
+    method.__signature__ = inspect.Signature(parameters)
+    method.__module__ = "torch"
+    return method
 
 
 def _cudart() -> types.ModuleType:
