@@ -59,6 +59,40 @@ FIRST = {
         assert torch.cuda.get_stream_from_external(stream.cuda_stream) == stream
         assert torch.cuda.ExternalStream(stream.cuda_stream, device="cuda") == stream
     """,
+    "capability": """
+        assert torch.cuda.get_device_capability() == (8, 0) and torch.cuda.is_initialized()
+        for ask in (torch.cuda.get_device_capability, torch.cuda.get_device_name,
+                    torch.cuda.get_device_properties):
+            assert ask("cuda:0") == ask(0) == ask(torch.device("cuda")) == ask()
+            for index in (99, -1, "cuda:99"):
+                raises(AssertionError, "Invalid device id", ask, index)
+            raises(ValueError, "Expected a cuda device, but got: cpu", ask, "cpu")
+        assert torch.cuda.can_device_access_peer(0, "cuda:0")
+        raises(AssertionError, "Invalid device id", torch.cuda.can_device_access_peer, 99, 0)
+        raises(AssertionError, "Invalid peer device id", torch.cuda.can_device_access_peer, 0, 99)
+    """,
+    "bfloat16": """
+        assert torch.cuda.is_bf16_supported() and torch.cuda.is_initialized()
+        assert not torch.cuda.is_bf16_supported(including_emulation=False)
+    """,
+    "sparse types": """
+        kind = torch.cuda.sparse.FloatTensor
+        i, v = torch.tensor([[0, 2], [1, 0]]), torch.tensor([3.0, 4.0])
+        for given in ((i, v), (i, v, torch.Size([3, 2])), (i.cuda(), v.cuda(), (3, 2))):
+            x = kind(*given)
+            assert x.is_cuda and x.is_sparse and x.type() == "torch.cuda.sparse.FloatTensor"
+            expected = torch.sparse.FloatTensor(i, v, torch.Size([3, 2]))
+            assert torch.equal(x.to_dense().cpu(), expected.to_dense())
+            assert isinstance(x, kind) and not isinstance(x, torch.cuda.FloatTensor)
+            assert not isinstance(x.to_dense(), kind)
+        for zeros in (kind(3, 2), kind(torch.Size([3, 2]))):
+            assert zeros.shape == (3, 2) and zeros.is_cuda and zeros.is_sparse
+            assert zeros._nnz() == 0
+        assert torch.cuda.sparse.LongTensor(i, torch.tensor([1, 2])).dtype == torch.int64
+        assert expected.type("torch.cuda.sparse.DoubleTensor").type() == (
+            "torch.cuda.sparse.DoubleTensor")
+        assert str(kind) == "<class 'torch.cuda.sparse.FloatTensor'>"
+    """,
     "default generators": """
         generators = torch.cuda.default_generators
         assert len(generators) == torch.cuda.device_count() > 0

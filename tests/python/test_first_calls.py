@@ -25,6 +25,12 @@ INITIALISE = {
     "set_sync_debug_mode": "(0)",
     "synchronize": "()",
 }
+#: A call of those that initialise it by another function.
+BY_ANOTHER = {
+    "get_device_name": "()",
+    "is_bf16_supported": "()",
+    "is_tf32_supported": "()",
+}
 #: Those that have no counterpart, or that need more than a call: the reason.
 OTHERS = {
     "cudart": "CUDA's library",
@@ -47,7 +53,6 @@ LEAVE_ALONE = {
     "manual_seed_all": "(0)",
     "seed": "()",
     "reset_peak_memory_stats": "()",
-    "is_bf16_supported": "()",
     "get_arch_list": "()",
 }
 
@@ -81,9 +86,9 @@ print(torch.ocl.is_initialized(), "reserved_bytes.all.current" in torch.ocl.memo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", INITIALISE)
+@pytest.mark.parametrize("name", [*INITIALISE, *BY_ANOTHER])
 def test_it_initialises(name):
-    assert started(name, INITIALISE[name]) == ["True", "True"]
+    assert started(name, (INITIALISE | BY_ANOTHER)[name]) == ["True", "True"]
 
 
 @pytest.mark.slow

@@ -333,7 +333,8 @@ def get_device_capability(device: DeviceLike = None) -> dict[str, Any]:
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """True: bfloat16 tensors work on every device, stored as such and computed in float. Without
-    emulation False, since OpenCL has no bfloat16 arithmetic."""
+    emulation False, since OpenCL has no bfloat16 arithmetic. Initialises OpenCL."""
+    begin_use()
     return including_emulation
 
 

@@ -16,6 +16,7 @@ import torch
 
 from torch_ocl import _C
 from torch_ocl.api import names
+from torch_ocl.api.device_arguments import begin_use
 from torch_ocl.notices import unused
 from torch_ocl.upstream.as_cuda import cuda_runtime
 from torch_ocl.upstream.as_cuda import graphs as cuda_graphs
@@ -52,7 +53,9 @@ def install() -> None:
     """Changes torch.cuda and its parts."""
     theirs, ours = torch.cuda, torch.ocl
     changed = {name: _of_cuda(getattr(ours, name)) for name in _shared_names()}
+    changed["can_device_access_peer"] = _can_device_access_peer
     changed["get_device_capability"] = _get_device_capability
+    changed["get_device_name"] = _get_device_name
     changed["get_device_properties"] = _get_device_properties
     changed["is_available"] = _is_available
     changed["CUDAGraph"] = cuda_graphs.CUDAGraph
@@ -61,6 +64,7 @@ def install() -> None:
     changed["_lazy_call"] = _lazy_call
     changed["cudart"] = _cudart
     changed |= cuda_tensor_types.types()
+    vars(theirs.sparse).update(cuda_tensor_types.sparse_types())
     modules = [m for name, m in list(sys.modules.items()) if name.startswith("torch.cuda.")]
     for name, new in changed.items():
         upstream = getattr(theirs, name, None)
@@ -232,14 +236,36 @@ def _is_available() -> bool:
     return torch.ocl.is_available()
 
 
+def _existing_index(device: Any, what: str = "device id", optional: bool = True) -> int:
+    """The index of a device that is there; AssertionError if it isn't, as upstream's. Initialises
+    OpenCL."""
+    begin_use()
+    index = _get_device_index(device, optional)
+    if not 0 <= index < torch.ocl.device_count():
+        raise AssertionError(f"Invalid {what}")
+    return index
+
+
+def _can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """As torch.ocl.can_device_access_peer."""
+    index = _existing_index(device)
+    return index == _existing_index(peer_device, "peer device id", optional=False)
+
+
 def _get_device_capability(device: Any = None) -> tuple[int, int]:
     """(8, 0): what programs that ask CUDA for it do then is right here."""
-    return _CAPABILITY
+    found = _get_device_properties(device)
+    return found.major, found.minor
+
+
+def _get_device_name(device: Any = None) -> str:
+    """The device's name, as its driver gives it."""
+    return _get_device_properties(device).name
 
 
 def _get_device_properties(device: Any = None) -> Any:
     """As torch.ocl.get_device_properties, and with CUDA's capability."""
-    found = torch.ocl.get_device_properties(to_ocl(device))
+    found = torch.ocl.get_device_properties(_existing_index(device))
     return _properties_class(type(found))(**vars(found))
 
 

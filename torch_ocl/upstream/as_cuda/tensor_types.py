@@ -17,10 +17,44 @@ def types() -> dict[str, type]:
     return tensor_types.legacy_types(_PREFIX[:-1])
 
 
+class SparseTensorType(tensor_types.TensorType):
+    """The class of torch.cuda.sparse.FloatTensor and the others there."""
+
+    def __call__(cls, *args: Any) -> torch.Tensor:
+        """Sizes make a tensor of zeros, indices and values one with these."""
+        if args and isinstance(args[0], torch.Tensor):
+            return torch.sparse_coo_tensor(*args, dtype=cls.dtype, device="ocl")
+        sizes = args[0] if args and isinstance(args[0], torch.Size) else args or (0,)
+        return torch.sparse_coo_tensor(sizes, dtype=cls.dtype, device="ocl")
+
+    def describes(cls, tensor: Any) -> bool:
+        """Whether it is the type of a tensor."""
+        return bool(
+            tensor.device.type == "ocl"
+            and tensor.dtype == cls.dtype
+            and tensor.layout == torch.sparse_coo
+        )
+
+
+@functools.cache
+def sparse_types() -> dict[str, type]:
+    """One for each of upstream's, by its name in torch.cuda.sparse."""
+    module = torch.cuda.sparse.__name__
+    attributes = {"__module__": module, "layout": torch.sparse_coo, "is_ocl": True, "is_cuda": True}
+    return {
+        name: SparseTensorType(
+            f"{module}.{name}", (), {**attributes, "__qualname__": name, "dtype": dense.dtype}
+        )
+        for name, dense in types().items()
+        if hasattr(torch.cuda.sparse, name)
+    }
+
+
 def _named(kind: Any) -> Any:
     """The type that "torch.cuda.FloatTensor" names; others as they came."""
     if isinstance(kind, str) and kind.startswith(_PREFIX):
-        return types().get(kind.removeprefix(_PREFIX), kind)
+        module, _, name = kind.removeprefix(_PREFIX).rpartition(".")
+        return (sparse_types() if module == "sparse" else types()).get(name, kind)
     return kind
 
 
@@ -52,7 +86,7 @@ def set_default_tensor_type(upstream: Callable[[Any], None]) -> Callable[[Any], 
     @functools.wraps(upstream)
     def set_default_tensor_type(t: Any) -> None:
         kind = _named(t)
-        if isinstance(kind, tensor_types.TensorType):
+        if kind in types().values():
             t = _upstreams()[kind.__qualname__]
             _C.make_tensor_type_ours(t)
         upstream(t)
