@@ -210,6 +210,7 @@ lint: $(STAMPS)/lint
 	$(BIN)/python tools/docs/prose.py
 	$(BIN)/python tools/docs/links.py
 	$(BIN)/python tools/docs/comments.py $(COMMENTED)
+	$(BIN)/python tools/commit_message.py
 
 format: $(STAMPS)/lint
 	$(BIN)/clang-format -i $(FORMATTED)
