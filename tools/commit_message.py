@@ -21,7 +21,7 @@ _NOT_SAID = re.compile(r"#|[A-Z][\w-]+-by: ")
 
 
 def faults(message: str) -> list[str]:
-    """What a message lacks."""
+    """Lists what a message lacks."""
     lines = message.partition("\n# ------------------------ >8")[0].splitlines()
     subject, *rest = [line.strip() for line in lines if not _NOT_SAID.match(line)] or [""]
     found = [] if _SCOPE.match(subject) else ["a scope, as in `gemm: what changes`"]

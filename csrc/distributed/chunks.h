@@ -17,8 +17,8 @@ class Chunks {
   Chunks(c10d::Backend& inner, c10::intrusive_ptr<c10d::Store> store, int64_t bytes);
 
   int64_t bytes() const { return bytes_; }
-  /// Whether so many bytes may be sent in chunks. The same on all ranks, whatever their devices
-  /// are.
+  /// Whether so many bytes may be sent in chunks. All ranks give the same answer, whatever their
+  /// devices are.
   bool may_apply(int64_t bytes) const { return state_ != whole && bytes > bytes_; }
   /// Whether they are, which the ranks agree on with the group's first large tensors: if one of
   /// them copies. On the queue's thread only. Throws what the inner backend does where a rank is

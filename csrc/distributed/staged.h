@@ -62,11 +62,11 @@ class Staged final : public Transport {
   bool make_at_once(CallQueue& queue, WorkPtr& inner, const InnerCall& call);
   WorkPtr keep(WorkPtr work);
 
-  /// Whether they may go in chunks. The same on all ranks where the program is right.
+  /// Whether they may go in chunks. All ranks agree where the program is right.
   bool may_be_cut(const RowsRequest& rows) const;
   WorkPtr run_cut(const Request& request, const RowsRequest& rows, const RowsCall& call);
   void run_in_chunks(const std::shared_ptr<ChunkedCall>& chunked);
-  /// Whether they may go by exchange_rows(). The same on all ranks where the program is right.
+  /// Whether they may go by exchange_rows(). All ranks agree where the program is right.
   bool may_exchange_rows(const Tensors& outputs, const Tensors& inputs) const;
   /// all_to_all of any sizes: what this rank sends to each, and gets from each.
   WorkPtr exchange_rows(const Request& request, const Tensors& sent, const Tensors& received,

@@ -109,7 +109,8 @@ void check_ordered(const char* name, const at::Tensor& self) {
   check_supported(name, dtype, dtype != at::kBool && !self.is_complex());
 }
 
-/// The statistic of all elements, in any shape. Of none it is there for bool too, as on the CPU.
+/// The statistic of all elements, in any shape. That of no elements is there for bool, too, as on
+/// the CPU.
 at::Tensor statistic_of_all(const char* name, Statistic statistic, const at::Tensor& self) {
   if (self.numel() == 0) {
     // NaN as whatever the dtype makes of it.

@@ -14,8 +14,8 @@
 #endif
 #define REAL TYPE(R)
 
-/// (cos, -sin) of numerator / denominator turns; numerator < denominator < 2^61. Of at most an
-/// eighth of a turn, where both are most accurate; the rest is symmetry.
+/// (cos, -sin) of numerator / denominator turns; numerator < denominator < 2^61. Both are
+/// computed for at most an eighth of a turn, where they are most accurate; the rest is symmetry.
 static inline void store_root(ulong numerator, ulong denominator, bool conjugate,
                               global REAL* out) {
   const ulong quarter = 4 * numerator / denominator;

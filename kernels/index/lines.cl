@@ -1,7 +1,7 @@
 // Reads and writes through indices element by element, for CPUs: a work-item takes SPAN elements of
 // the innermost dimension, so that only the index values differ from one to the next. Their places
-// are computed 16 at a time; where a value is out of range, and at a line's end, one by one. Of
-// several values for one place the line's last stays.
+// are computed 16 at a time; where a value is out of range, and at a line's end, one by one. Where
+// several values have one place, the line's last stays.
 //
 // Compile parameters: those of index/places.clh; WRITE (0: other = indexed, 1: indexed = other, 2:
 // indexed = value); DENSE (1: neighbours of the other operand lie side by side); SHORT (1: the

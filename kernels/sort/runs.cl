@@ -100,8 +100,8 @@ static inline void write_runs(global const Key* keys, global const uint* index, 
   global const uint* counts = (global const uint*)(counts_base + counts_offset);
 
 /// Writes of each run: firsts, the number in the input of its first element; starts, where it
-/// begins. Of each element of the input: inverse, the run it is in. All int64; `wanted` has a bit
-/// for each of the three.
+/// begins. Each element of the input has the run that it is in, in inverse. All int64; `wanted` has
+/// a bit for each of the three.
 kernel void sort_write_runs(WRITE_OPERANDS) {
   const ulong first = (ulong)get_global_id(0) * runs.chunk;
   if (first >= runs.n) return;

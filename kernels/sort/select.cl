@@ -1,5 +1,5 @@
 // The least k keys of each row: a work-item walks along a part of its row and keeps what is below
-// the k-th least key it knows. Of n keys in any order these are about k log(n / k), so that nearly
+// the k-th least key it knows. These are about k log(n / k) of n keys in any order, so that nearly
 // all of them are only compared, a vector at a time. For CPU devices.
 //
 // Compile parameters: KEY (key.clh), WIDTH (keys of a vector), FEW (the most that sort_select_few

@@ -31,7 +31,7 @@ int a;  // Of an a
 // It goes on.
 const char* b = "// What a string has";
   // Likewise here,
-  // of which this is a part. Of C++ the first sentence is looked at.
+  // of which this is a part. Of C++ each sentence is looked at. The same word may be meant.
 """
 HASHES = """# Of a script. It goes on. The same
 # again.
@@ -43,7 +43,7 @@ run "# What a text has"  # Likewise
     ("name", "text", "lines"),
     [
         ("a.py", PYTHON, [1, 8, 9, 10, 11, 12, 13]),
-        ("a.c", CODE, [1, 2, 3, 6]),
+        ("a.c", CODE, [1, 2, 3, 6, 7]),
         ("run", HASHES, [1, 1, 3]),
     ],
 )

@@ -3,8 +3,8 @@
     python tools/docs/comments.py [FILE OR FOLDER ...]
 
 `make lint` names the folders that it keeps so. It looks at the first word of a comment, of a
-docstring, and of a comment behind code, in the files that git knows. It looks at the first words of
-their other sentences, too, but for those in C++ and OpenCL C.
+docstring, and of a comment behind code, in the files that git knows, and at the first words of
+their other sentences.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 #: "Of no elements there is ..." speaks of an empty tensor, "The same for GPUs" of a kernel.
 WITHOUT_SUBJECT = re.compile(r"(Of|Likewise|What|The\s+same)\b")
-#: A sentence inside may be about "What is left", which it names.
-WITHOUT_SUBJECT_INSIDE = re.compile(r"(?<=[.!?]\s)\s*(?:Of|Likewise|The\s+same)\b")
+#: A sentence inside may be about "What is left", which it names, or about "The same message".
+WITHOUT_SUBJECT_INSIDE = re.compile(
+    r"(?<=[.!?]\s)\s*(?:Of|Likewise|The\s+same(?=\W*$|[.,:;]|\s+(?:again|as|by|for|holds|in|of|on)\b))\b"
+)
 C_LIKE = (".c", ".cpp", ".h", ".cl", ".clh")
 HASHED = (".yaml", ".txt", "Makefile", ".cmake", ".in", ".sh", ".toml", "/run")
 _MARKS = re.compile(r"///?<?|/\*+")
@@ -70,13 +72,12 @@ def python_comments(text: str) -> Iterator[Comment]:
             yield number, [alone[row] for row in rows]
 
 
-def without_subject(comment: Comment, inside: bool) -> Iterator[tuple[int, str]]:
-    """The line and the words of each sentence that lacks one: of the first alone, or `inside`."""
+def without_subject(comment: Comment) -> Iterator[tuple[int, str]]:
+    """The line and the words of each sentence that lacks one."""
     number, lines = comment
     text = "\n".join(lines)
     found = [match for match in (WITHOUT_SUBJECT.match(text),) if match]
-    if inside:
-        found += WITHOUT_SUBJECT_INSIDE.finditer(text)
+    found += WITHOUT_SUBJECT_INSIDE.finditer(text)
     for match in found:
         at = match.start() + len(match[0]) - len(match[0].lstrip())
         yield number + text.count("\n", 0, at), " ".join(text[at : at + 60].split())
@@ -85,12 +86,11 @@ def without_subject(comment: Comment, inside: bool) -> Iterator[tuple[int, str]]
 def complaints(path: Path) -> list[str]:
     """A line for each sentence of the file's comments that lacks a subject."""
     text = path.read_text(encoding="utf-8")
-    is_c = path.suffix in C_LIKE
     if path.suffix == ".py":
         found = python_comments(text)
     else:
-        found = comments(text, _MARKS if is_c else "#:?")
-    bad = [one for comment in found for one in without_subject(comment, inside=not is_c)]
+        found = comments(text, _MARKS if path.suffix in C_LIKE else "#:?")
+    bad = [one for comment in found for one in without_subject(comment)]
     return [
         f'{path}:{number}: a comment without a subject: "{words}"' for number, words in sorted(bad)
     ]

@@ -190,10 +190,10 @@ int64_t elements_of(const uint32_t (&sizes)[3]) { return int64_t{sizes[0]} * siz
 /// for each group's part of the channels.
 ///
 /// rows are contiguous. Channels of each group are a multiple of kChunk; out's and the source's lie
-/// innermost, their other strides are multiples of it and data of 16 bytes. Of bfloat16 operands
-/// the result may be of single precision. out.size counts positions, of at most 2^31: its strides
-/// lead from one to the next. An epilogue sees positions as rows, a group's channels as columns,
-/// and the group as z.
+/// innermost, their other strides are multiples of it and data of 16 bytes. A product
+/// of bfloat16 may have a result of single precision. out.size counts positions, of at most 2^31:
+/// its strides lead from one to the next. An epilogue sees positions as rows, a group's channels as
+/// columns, and the group as z.
 void multiply(const Description& description, gemm::Windows& windows, const Operand& out,
               const Matrix& image, const Matrix& rows, const Parts& parts,
               const Epilogue* epilogue = nullptr) {

@@ -17,10 +17,10 @@ using namespace kernel_types;
 /// windows, and lines of bfloat16x3, come in multiples of it.
 inline constexpr uint32_t kChunk = 8;
 
-/// Which operand, and how: kernels/gemm/windows_arguments.clh. Of that operand `data` is the
-/// source's and `batch_stride` moves along its channels. Operands are aligned to 16 bytes, with
-/// strides that are multiples of that. Side a: k is taps and channels, rows are positions. Side b:
-/// k is positions, columns are taps and channels. An epilogue's z is the batch.
+/// Which operand, and how: kernels/gemm/windows_arguments.clh. That operand's `data` is the
+/// source's, and its `batch_stride` moves along its channels. Operands are aligned to 16 bytes,
+/// with strides that are multiples of that. Side a: k is taps and channels, rows are positions.
+/// Side b: k is positions, columns are taps and channels. An epilogue's z is the batch.
 struct Windows {
   enum Side : int { none, a, b };
   Side side = none;

@@ -331,8 +331,8 @@ void RowPlan::hold_forward() {
       std::max(share.items, static_cast<uint32_t>(device_row(device).least_sharers));
 }
 
-/// Rows that aren't whole vectors are taken as single elements. Of the groups that hold a row the
-/// one that does best by the device's registers.
+/// Rows that aren't whole vectors are taken as single elements. Among the groups that hold a row,
+/// that one is taken which does best by the device's registers.
 void RowPlan::hold_backward() {
   if (device.is_cpu() || shape.grouped) return;
   const auto small = static_cast<uint32_t>(group_of_rows(device)) / 2;

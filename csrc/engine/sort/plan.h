@@ -33,7 +33,7 @@ struct KeyType {
   uint64_t mask() const { return size == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * size)) - 1; }
 };
 
-/// Sorts each of `rows` rows of `n` keys and gives the positions (uint32) they came from. Of each
+/// Sorts each of `rows` rows of `n` keys and gives the positions (uint32) they came from. In each
 /// row the first `wanted` have to be in place; an implementation that leaves no others says so in
 /// `n`.
 struct Plan {

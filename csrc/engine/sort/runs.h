@@ -27,8 +27,8 @@ class Runs {
   int64_t total() const;
 
   /// Writes of each run: `firsts`, the number of its first item in the input; `starts` (total() +
-  /// 1), where it begins among the ordered items. Of each item of the input: `inverse`, its run's
-  /// number. Contiguous int64; those that are undefined are left out.
+  /// 1), where it begins among the ordered items. Each item of the input has its run's number in
+  /// `inverse`. Contiguous int64; those that are undefined are left out.
   void write(const at::Tensor& firsts, const at::Tensor& starts, const at::Tensor& inverse) const;
 
  private:

@@ -1,5 +1,5 @@
-// torch_ocl::gguf_*: matrices that stay in the blocks of GGUF files, as bytes. What
-// torch_ocl/utils/gguf.py needs.
+// torch_ocl::gguf_*: matrices that stay in the blocks of GGUF files, as bytes. They
+// serve torch_ocl/utils/gguf.py.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>

@@ -1,5 +1,5 @@
 // torch_ocl::pack_linear_weight and torch_ocl::packed_linear: linear layers whose weight lies as
-// the matrix product's kernel reads it. What torch_ocl/api/packed.py needs.
+// the matrix product's kernel reads it. It serves torch_ocl/api/packed.py.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>

@@ -206,8 +206,8 @@ uint32_t backward_columns(const Tensor& state) {
   return vectors % 4 == 0 ? 4 : vectors % 2 == 0 ? 2 : 1;
 }
 
-/// The gradients of all gates' sums; grad_cx becomes that of the first state. Of the gradients of
-/// the results any may be undefined.
+/// The gradients of all gates' sums; grad_cx becomes that of the first state. Any gradient of a
+/// result may be undefined.
 Tensor backward_steps(const Layer& layer, const Saved& saved, const Tensor& cx, const Tensor& cy,
                       const Tensor& weights, const Tensor& grad_output, const Tensor& grad_hy,
                       const Tensor& grad_cy, const Tensor& grad_cx) {

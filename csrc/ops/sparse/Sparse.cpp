@@ -2,8 +2,8 @@
 // products with other tensors are in SparseBinaryOps.cpp and SparseBlas.cpp.
 //
 // They have a dispatch key of their own, so the op table, which is for dense tensors, lacks them.
-// What only moves indices and values about is upstream's function for every device:
-// codegen/sparse.py registers it.
+// Ops that only move indices and values about are upstream's functions for every device, which
+// codegen/sparse.py registers.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "ops/sparse/Sparse.h"
 
