@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-WIDTH, LEFT, RIGHT, ROW, TOP = 880, 330, 30, 62, 34
+WIDTH, LEFT, RIGHT, ROW, TOP = 880, 350, 30, 62, 34
 #: The ratios at the ends of the axis: what lies beyond is drawn there.
 LEAST, MOST = 1 / 32, 4.0
 TICKS = {1 / 32: "32x faster", 1 / 8: "8x", 1 / 2: "2x", 1.0: "as fast", 2.0: "2x slower"}
@@ -68,8 +68,8 @@ def _text(x: float, y: float, text: str, size: int = 13, anchor: str = "start", 
 
 def _row(table: Table, y: float) -> list[str]:
     lines = [
-        _text(12, y - 6, table.device, 15, font_weight="bold"),
-        _text(12, y + 12, f"{table.driver}, beside {table.beside}", 12),
+        _text(12, y - 6, table.device, 16, font_weight="bold"),
+        _text(12, y + 12, f"{table.driver}, beside {table.beside}"),
     ]
     lines.append(f'<g fill="{DOT}" fill-opacity="0.55">')
     for i, ratio in enumerate(table.ratios):
@@ -80,7 +80,7 @@ def _row(table: Table, y: float) -> list[str]:
     x = _x(table.mean)
     lines.append(f'<rect x="{x - 1.5:.1f}" y="{y - 21:.1f}" width="3" height="42" fill="{BAR}"/>')
     label = f"{table.speed}x"
-    lines.append(_text(x, y - 24, label, 12, "middle", font_weight="bold").replace(GREY, BAR))
+    lines.append(_text(x, y - 24, label, 13, "middle", font_weight="bold").replace(GREY, BAR))
     return lines
 
 
@@ -100,7 +100,7 @@ def svg(folder: Path) -> str:
             f'<line x1="{x:.1f}" y1="{TOP - 20}" x2="{x:.1f}" y2="{bottom}" stroke="{GREY}" '
             f'stroke-opacity="{0.9 if ratio == 1 else 0.3}" stroke-width="{width}"/>'
         )
-        lines.append(_text(x, bottom + 16, name, 12, "middle"))
+        lines.append(_text(x, bottom + 16, name, anchor="middle"))
     for i, table in enumerate(found):
         lines += _row(table, TOP + ROW * (i + 0.5))
     return "\n".join([*lines, "</svg>", ""])
