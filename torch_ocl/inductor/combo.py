@@ -174,7 +174,6 @@ class ComboKernel:
             sizes=(sympy.Integer(start), sympy.S.One, sympy.S.One),
             work=max(layout.work for layout in layouts),
             text=str(out.getvalue()),
-            helpers=(*dict.fromkeys(helper for layout in layouts for helper in layout.helpers),),
         )
 
     @functools.cached_property

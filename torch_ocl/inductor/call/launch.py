@@ -33,7 +33,6 @@ def description_of(kernel: Launched) -> dict[str, Any]:
     layout, parameters = kernel.layout, kernel.parameters
     return {
         "parts": tuple(sorted(kernel.parts)),
-        "helpers": layout.helpers,
         "tensors": len(parameters.tensors),
         "kinds": parameters.kinds,
         "sites": tuple(kernel.sites),

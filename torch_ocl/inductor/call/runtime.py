@@ -10,6 +10,7 @@ from typing import Any
 
 from torch_ocl import _C
 from torch_ocl.inductor import refused
+from torch_ocl.inductor.text.program import helpers_of
 
 # Build logs call a program by this name, before the name of its first kernel.
 _FILE = "inductor:"
@@ -158,7 +159,6 @@ class Kernel:
     name: str
     source: str
     parts: tuple[str, ...]
-    helpers: tuple[str, ...]
     tensors: int
     kinds: str
     sites: tuple[tuple[str, bool], ...]
@@ -263,6 +263,6 @@ def start_building(device: int, members: Sequence[Kernel], expanded: bool) -> No
 def source_of(kernels: Sequence[Kernel], expanded: bool = True) -> str:
     """The text of a program, with headers, or with the lines that include them."""
     parts = sorted({part for kernel in kernels for part in kernel.parts})
-    helpers = dict.fromkeys(line for kernel in kernels for line in kernel.helpers)
     headers = [prelude(parts)] if expanded else prelude_lines(parts)
-    return "\n".join([*headers, *helpers, *(kernel.source for kernel in kernels), ""])
+    text = "\n".join([*(kernel.source for kernel in kernels), ""])
+    return "\n".join([*headers, *helpers_of(text), text])

@@ -73,7 +73,7 @@ class Columns(Form):
                 memory += self.combine(made, r.width, out)
                 made.results(r, out)
             self.once(plan.outside[plan.count], r, out)
-        return r.body(out, [self.tree] if inner is None else [self.tree, inner], memory)
+        return r.indices.body(out, [self.tree] if inner is None else [self.tree, inner], memory)
 
     def _pass(
         self, stage: int, row: IterationRangesRoot, made: Accumulators, r: Renderer, out: Code
@@ -83,10 +83,8 @@ class Columns(Form):
         inner = Code()
         r.statements(self.nest.plan.passes[stage], inner)
         made.take(r, inner)
-        declared = r.indices.declare([row])
         with out.block(self.head_of_rows(row.prefix)):
-            out.writelines(declared)
-            out.splice(inner)
+            out.splice(r.indices.body(inner, [row]).code)
 
     # --- by whom
     def once(self, items: Sequence[Item], r: Renderer, out: Code) -> None:

@@ -57,7 +57,6 @@ class Layout:
         work: Elementary operations for an element.
         head: Declarations in front of the text.
         text: The kernel's body.
-        helpers: Functions that the program needs, as lines of the prelude's macros.
     """
 
     form: str
@@ -68,7 +67,6 @@ class Layout:
     work: int
     head: tuple[str, ...]
     text: str
-    helpers: tuple[str, ...]
 
 
 class Form:
@@ -111,7 +109,6 @@ class Form:
             max(1, len(self.nest.plan.needed) // 8),
             (*dict.fromkeys([*head, *(line for body in bodies for line in body.memory)]),),
             str(text.getvalue()),
-            (*dict.fromkeys(helper for body in bodies for helper in body.helpers),),
         )
 
     def counters(

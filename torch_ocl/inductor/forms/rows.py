@@ -46,35 +46,31 @@ class Rows(Form):
     def row(self) -> Body:
         """This is done with one row."""
         plan, out, one = self.nest.plan, Code(), self.renderer(1)
-        bodies: list[Body] = []
         memory: list[str] = []
         for value in plan.kept:
             self._declare_kept(value, out)
         for stage in range(plan.count):
             self.once(plan.outside[stage], one, out)
             made = Accumulators(plan.passes[stage], one.index_dtype, f"{self.prefix}index", True)
-            bodies += self._pass(stage, made, out)
+            self._pass(stage, made, out)
             memory += self.combine(made, out)
             made.results(one, out)
         self.once(plan.outside[plan.count], one, out)
-        return one.body(out, self.nest.around, memory, bodies)
+        return one.indices.body(out, self.nest.around, memory)
 
-    def _pass(self, stage: int, made: Accumulators, out: Code) -> list[Body]:
-        """One pass over the row. Returns the bodies of its loops."""
+    def _pass(self, stage: int, made: Accumulators, out: Code) -> None:
+        """One pass over the row."""
         length, width, turns = self.length, self.width, self.turns(stage)
         has_rest = width > 1 and (length is None or length % width != 0)
         made.start(out, width, "_", turns, has_rest)
-        bodies = []
         if width == 1 or length is None or length >= width:
-            bodies.append(self._element(stage, made, width, "_[u]" if turns > 1 else "_"))
-            self.vectors(bodies[-1].code, turns, out)
+            body = self._element(stage, made, width, "_[u]" if turns > 1 else "_")
+            self.vectors(body, turns, out)
         if has_rest:
-            bodies.append(self._element(stage, made, 1, "_rest"))
-            self._rest(bodies[-1].code, out)
+            self._rest(self._element(stage, made, 1, "_rest"), out)
         made.fold(out, width, turns, has_rest)
-        return bodies
 
-    def _element(self, stage: int, made: Accumulators, width: int, end: str) -> Body:
+    def _element(self, stage: int, made: Accumulators, width: int, end: str) -> Code:
         """This is done with one vector, or with one element of the rest; `end` is that of the
         accumulators' names."""
         kept, lines = self.nest.plan.kept, Code()
@@ -85,7 +81,7 @@ class Rows(Form):
         made.take(r, lines, end)
         for value in (v for v, at in kept.items() if at == stage):
             lines.writeline(f"kept_{value.name}{place} = {value.name};")
-        return r.body(lines, [self.row_loop])
+        return r.indices.body(lines, [self.row_loop]).code
 
     def _rest(self, body: Code, out: Code) -> None:
         """The loop over the elements behind the last whole vector."""

@@ -43,7 +43,7 @@ class _Tiles(Columns):
         r, reads = Renderer(lanes, self.nest.names), Code()
         for load in self.transposed:
             reads.writeline(f"tile_{load.name}[{place}] = {r.expression(load)};")
-        return r.body(reads, [self.tree, self.across])
+        return r.indices.body(reads, [self.tree, self.across])
 
 
 class ItemTiles(_Tiles):
@@ -95,16 +95,14 @@ class ItemTiles(_Tiles):
         """Fills the tiles: tile_<value>[j] then has the lanes at place j of the next loop."""
         p, q, t, side = self.tree.prefix, self.across.prefix, self.index_type, self.side
         reads, out = self.loads(side, "j"), Code()
-        transposes = []
         for load in self.transposed:
             out.writeline(f"{c_type(load.dtype, side)} tile_{load.name}[{side}];")
-            transposes.append(f"DEFINE_TRANSPOSE({c_type(load.dtype)}, {side})")
         with out.block(f"for (int j = 0; j < {side}; ++j)"):
             out.writeline(f"const {t} {p}index = {p}first + j, {q}index = {q}first;")
             out.splice(reads.code)
         for load in self.transposed:
             out.writeline(f"transpose_{c_type(load.dtype)}_{side}(tile_{load.name});")
-        return Body(out, reads.outer, (*reads.helpers, *transposes))
+        return Body(out, reads.outer)
 
 
 class GroupTiles(_Tiles):

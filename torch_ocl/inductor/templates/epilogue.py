@@ -21,6 +21,7 @@ from torch_ocl.inductor.plan.access import Lanes
 from torch_ocl.inductor.plan.stages import Plan
 from torch_ocl.inductor.text.code import Code
 from torch_ocl.inductor.text.indices import Names, Printer
+from torch_ocl.inductor.text.program import helpers_of
 from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.types import c_type, compute_dtype
 from torch_ocl.inductor.values import Item, Value, loads_of, operands_of
@@ -116,7 +117,6 @@ class _Writer:
 
     def __init__(self, kernel: _Kernel, width: int) -> None:
         self.kernel, self.width = kernel, width
-        self.helpers: dict[str, None] = {}
         lengths = {
             length: sympy.Symbol(name, integer=True, positive=True)
             for name, length in kernel.product.lengths().items()
@@ -189,17 +189,14 @@ class _Writer:
         lines, r = Code(), self.renderer()
         r.statements(items, lines)
         row, column = kernel.product.indices(lambda e: kernel.kexpr(kernel.rename_indexing(e)))
-        declared = r.indices.declare(kernel.range_trees)
-        self.helpers.update(dict.fromkeys(r.helpers))
         out = Code()
         taken = ", ".join(["const ulong z", *parameters])
         with out.block(f"static inline {name}({taken} EPILOGUE_SIGNATURE)"):
             if "const ulong row" in parameters:
                 out.writeline(f"const long yindex = {row};")
             out.writeline(f"const long xindex = {column};")
-            out.writelines(declared)
             out.writelines(first)
-            out.splice(lines)
+            out.splice(r.indices.body(lines, kernel.range_trees).code)
             out.writelines(last)
         return str(out.getvalue())
 
@@ -230,12 +227,11 @@ def _write(kernel: _Kernel) -> Epilogue:
         raise NotTakenError(f"it needs {kernel.parts & _NOT_TAKEN}")
     widths = kernel.product.widths(kernel.device.index or 0)
     lanes = max(widths.values())
-    functions, helpers = [], {}
+    functions = []
     of_gpu = not devices.is_cpu_form(kernel.device.index or 0)
     for name, width in widths.items():
         writer = _Writer(kernel, width)
         functions += writer.functions(name, by_columns=of_gpu and width == lanes > 1)
-        helpers.update(writer.helpers)
     read = {str(inner): outer for outer, inner in kernel.args.input_buffers.items()}
     written = {
         str(inner): outer
@@ -269,7 +265,7 @@ def _write(kernel: _Kernel) -> Epilogue:
     for suffix, words in lists.items():
         lines.append(f"#define EPILOGUE_{suffix} {''.join(f', {word}' for word in words)}")
     names = [f"#define {also} {name}" for also, name in kernel.product.names(lanes).items()]
-    source = "\n".join([*lines, *names, *helpers, *functions, ""])
+    source = "\n".join([*lines, *names, *helpers_of("".join(functions)), *functions, ""])
     removed = {name for name in kernel.removed_buffers if name not in written.values()}
     tensors = [*read.values(), *written.values()]
     return Epilogue(source, lanes if lanes > 1 else 0, tensors, list(numbers.values()), removed)

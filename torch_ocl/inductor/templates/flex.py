@@ -28,6 +28,7 @@ from torch_ocl.inductor.collect.ops import Overrides
 from torch_ocl.inductor.plan.access import Lanes
 from torch_ocl.inductor.text.code import Code
 from torch_ocl.inductor.text.indices import Names
+from torch_ocl.inductor.text.program import helpers_of
 from torch_ocl.inductor.text.render import Renderer
 from torch_ocl.inductor.types import c_type, compute_dtype
 from torch_ocl.inductor.values import Value, temporaries
@@ -104,7 +105,6 @@ class _Functions:
         self.device, self.dtype = device, compute_dtype(dtype)
         self.args = KernelArgs()
         self.parts: set[str] = set()
-        self.helpers: dict[str, None] = {}
         self.texts: list[str] = []
         index = device.index or 0
         # The queries of a vector, where scores have them in their lanes.
@@ -145,7 +145,6 @@ class _Functions:
         r.statements(function.items, lines)
         if result is not None:
             lines.writeline(f"return {r.operand(result, width)};")
-        self.helpers.update(dict.fromkeys(r.helpers))
         kind = "void" if result is None else c_type(result.dtype, width)
         queries = c_type(torch.int32, width)
         places = f"const int b, const int h, const {queries} q, const int k"
@@ -182,7 +181,7 @@ class _Functions:
             lines.append(f"#define {name} {''.join(f', {word}' for word in words)}".rstrip())
         lines.append(f"#define CAPTURED_DECLARATIONS {' '.join(declared)}".rstrip())
         lines += [f"#define {name} 1" for name, there in defines.items() if there]
-        source = "\n".join([*lines, *self.helpers, *self.texts, ""])
+        source = "\n".join([*lines, *helpers_of("".join(self.texts)), *self.texts, ""])
         return _Modification(
             source, [_buffer(name) for name in read.values()], list(numbers.values())
         )

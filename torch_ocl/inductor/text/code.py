@@ -29,11 +29,9 @@ class Body:
     Attributes:
         code: Their text.
         outer: Loop indices that it uses and doesn't declare.
-        helpers: Functions that the program needs, as lines of the prelude's macros.
         memory: Declarations of the local memory that it uses.
     """
 
     code: Code
     outer: tuple[sympy.Symbol, ...]
-    helpers: tuple[str, ...]
     memory: tuple[str, ...] = ()

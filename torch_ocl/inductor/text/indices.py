@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import sympy
 import torch
@@ -13,6 +14,7 @@ from torch.utils._sympy.functions import FloorDiv
 from torch.utils._sympy.printers import ExprPrinter
 
 from torch_ocl.inductor.plan.access import Lanes
+from torch_ocl.inductor.text.code import Body, Code
 from torch_ocl.inductor.types import c_type, widened
 
 # Operators can't express what these make of integers in vectors.
@@ -207,30 +209,22 @@ class Names:
         return str(Printer(self.index_dtype == torch.int64, lanes).doprint(self.rename(expression)))
 
 
-@dataclass
+@dataclass(frozen=True)
 class Indices:
     """Indices in one number of lanes.
 
     Attributes:
         lanes: The lanes.
         names: How the kernel's texts name things.
-        used: The loop indices that are used and not declared yet, and whether as vectors.
     """
 
     lanes: Lanes
     names: Names
-    used: dict[sympy.Symbol, bool] = field(default_factory=dict)
 
-    def _use(self, index: sympy.Expr, wide: bool) -> list[sympy.Symbol]:
-        """Notes an index's loop indices; returns those that are vectors in it."""
-        vectors = []
-        for symbol in index.free_symbols:
-            if symbol in self.lanes.entries:
-                is_vector = wide and self.lanes.kind(symbol) != "same"
-                self.used[symbol] = self.used.get(symbol, False) or is_vector
-                if is_vector:
-                    vectors.append(symbol)
-        return vectors
+    def _vectors(self, index: sympy.Expr) -> list[sympy.Symbol]:
+        """An index's loop indices that differ from lane to lane."""
+        entries = self.lanes.entries
+        return [s for s in index.free_symbols if s in entries and self.lanes.kind(s) != "same"]
 
     def text(self, index: sympy.Expr, values: dict[sympy.Symbol, str], wide: bool) -> str:
         """An index, or another integer of loop indices.
@@ -244,7 +238,7 @@ class Indices:
         if wide and needs_one_value(index):
             return self._by_lane(index, values)
         replaced = {s: sympy.Symbol(t, integer=True) for s, t in values.items()}
-        vectors = self._use(index, wide)
+        vectors = self._vectors(index) if wide else []
         for symbol in vectors:
             name = f"{symbol}_lanes"
             replaced[symbol] = sympy.Symbol(name, integer=True, nonnegative=True)
@@ -254,7 +248,7 @@ class Indices:
 
     def _by_lane(self, index: sympy.Expr, values: dict[sympy.Symbol, str]) -> str:
         parts = []
-        vectors = self._use(index, True)
+        vectors = self._vectors(index)
         for lane in range(self.lanes.width):
             replaced = {s: sympy.Symbol(f"{t}.s{lane:x}", integer=True) for s, t in values.items()}
             for symbol in vectors:
@@ -263,21 +257,33 @@ class Indices:
             parts.append(self.names.text(index.xreplace(replaced)))
         return ", ".join(parts)
 
-    def declare(
-        self, loops: Sequence[IterationRangesRoot], more: Iterable[sympy.Symbol] = ()
-    ) -> list[str]:
-        """Declares the indices of some loops that were used, and `more` that other texts use."""
-        lines = []
-        for symbol in dict.fromkeys([*self.used, *more]):
+    def body(
+        self, code: Code, loops: Sequence[IterationRangesRoot], memory: Iterable[str] = ()
+    ) -> Body:
+        """Statements behind declarations of the indices of `loops` that they use."""
+        whole, outer = Code(), []
+        for symbol, is_vector in self._free(str(code.getvalue())).items():
             root = self.lanes.entries[symbol].root
             if any(root is loop for loop in loops):
-                lines += self._declarations(symbol, self.used.pop(symbol, False))
-        return lines
+                whole.writelines(self._declarations(symbol, is_vector))
+            else:
+                outer.append(symbol)
+        whole.splice(code)
+        return Body(whole, (*outer,), (*memory,))
+
+    def _free(self, text: str) -> dict[sympy.Symbol, bool]:
+        """The loop indices that a text uses and doesn't declare, and whether as vectors."""
+        words = dict.fromkeys(re.findall(r"\w+", text))
+        declared = {*re.findall(r"const (?:int|long) (\w+) =", text)}
+        known = {s.name: s for s in self.lanes.entries if s.name not in declared}
+        names = dict.fromkeys(word.removesuffix("_lanes") for word in words)
+        return {known[name]: f"{name}_lanes" in words for name in names if name in known}
 
     def _declarations(self, symbol: sympy.Symbol, is_vector: bool) -> list[str]:
         entry, width = self.lanes.entries[symbol], self.lanes.width
         lanes = c_type(self.names.index_dtype, width)
-        lines = [self.declaration(symbol)]
+        text = self.names.text(entry.expr)
+        lines = [f"const {c_type(self.names.index_dtype)} {symbol} = {text};"]
         numbers = f"({lanes})(LANE_NUMBERS_{width})"
         if is_vector and self.lanes.kind(symbol) == "step":
             lines.append(f"const {lanes} {symbol}_lanes = {symbol} + {numbers};")
@@ -288,8 +294,3 @@ class Indices:
             text = text.replace("whole_", f"({entry.root.index_sym()} + {numbers})")
             lines.append(f"const {lanes} {symbol}_lanes = {text};")
         return lines
-
-    def declaration(self, symbol: sympy.Symbol) -> str:
-        """Declares one loop index, by its loop's counter."""
-        text = self.names.text(self.lanes.entries[symbol].expr)
-        return f"const {c_type(self.names.index_dtype)} {symbol} = {text};"

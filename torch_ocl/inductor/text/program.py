@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,15 @@ class Number:
 
 # Stand for a kernel's name and that of a function until they have one.
 KERNEL, FUNCTION = "KERNEL_NAME", "PART_NAME"
+# Functions that a program has as they are called, and the prelude's macros that define them.
+_HELPERS = {
+    r"check_lanes_(\d+)_(int|long)": "DEFINE_CHECK({}, {})",
+    r"check_one_(int|long)": "DEFINE_CHECK_ONE({})",
+    r"gather_(\w+)_(\d+)_(int|long)": "DEFINE_GATHER({}, {}, {})",
+    r"masked_read_(\w+)_(\d+)": "DEFINE_MASKED_READ({}, {})",
+    r"scatter_(\w+)_(\d+)_(int|long)": "DEFINE_SCATTER({}, {}, {})",
+    r"transpose_(\w+)_(\d+)": "DEFINE_TRANSPOSE({}, {})",
+}
 _MEMBERS = {"l": "long {0};", "d": "double {0};", "f": "float {0}, {0}_;"}
 
 
@@ -79,6 +89,16 @@ class Parameters:
             t = number.c_type(index)
             lines.append(f"const {t} {number.name} = ({t})a.{number.name};")
         return lines
+
+
+def helpers_of(text: str) -> tuple[str, ...]:
+    """The functions that a text calls and a program doesn't have by itself, as lines of macros."""
+    found = {
+        macro.format(*call.groups()): None
+        for name, macro in _HELPERS.items()
+        for call in re.finditer(rf"\b{name}\(", text)
+    }
+    return (*found,)
 
 
 def kernel_text(

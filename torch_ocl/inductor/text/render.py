@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import sympy
 import torch
-from torch._inductor.codegen.simd import IterationRangesRoot
 from torch._inductor.virtualized import V
 
 from torch_ocl.inductor.plan.access import Lanes
-from torch_ocl.inductor.text.code import Body, Code
+from torch_ocl.inductor.text.code import Code
 from torch_ocl.inductor.text.indices import Indices, Names, needs_one_value
 from torch_ocl.inductor.types import (
     TAGS,
@@ -51,34 +50,7 @@ class Renderer:
         self.lanes, self.width, self.index_dtype = lanes, lanes.width, names.index_dtype
         self.indices = Indices(lanes, names)
         self._names, self._at_hand = names, at_hand or {}
-        self._helpers: dict[str, None] = {}
         self._varies: dict[Value, bool] = {}
-        self._region: Region | None = None
-
-    def body(
-        self,
-        code: Code,
-        loops: Sequence[IterationRangesRoot],
-        memory: Iterable[str] = (),
-        parts: Sequence[Body] = (),
-    ) -> Body:
-        """Statements that this renderer wrote, behind declarations of the indices of `loops` that
-        they use. `parts` are bodies in them that others wrote."""
-        outer = [symbol for part in parts for symbol in part.outer]
-        helpers = [helper for part in parts for helper in part.helpers]
-        whole = Code()
-        whole.writelines(self.indices.declare(loops, outer))
-        whole.splice(code)
-        return Body(whole, (*self.indices.used,), (*helpers, *self.helpers), (*memory,))
-
-    @property
-    def helpers(self) -> tuple[str, ...]:
-        """The functions that the program needs."""
-        return (*self._helpers,)
-
-    def need(self, helper: str) -> None:
-        """Adds a function that the program needs."""
-        self._helpers[helper] = None
 
     # --- statements
     def statements(self, items: Sequence[Item], out: Code) -> None:
@@ -105,20 +77,20 @@ class Renderer:
             with out.block(f"if ({who})"):
                 self.statements(effects, out)
 
-    def _statement(self, item: Item, out: Code) -> None:
+    def _statement(self, item: Item, out: Code, region: Region | None = None) -> None:
         if isinstance(item, Reduction) or item in self._at_hand:
             return
         if isinstance(item, Store):
             out.writelines(self.store(item))
         elif isinstance(item, Assert):
-            self._assert(item, out)
+            self._assert(item, out, region)
         elif item.op == "masked":
             self._masked(item, out)
         elif item.op == "checked_index":
-            self._checked(item, out)
+            self._checked(item, out, region)
         elif item.op not in ("constant", "result"):
             t = c_type(item.dtype, self.width_of(item))
-            out.writeline(f"const {t} {item.name} = {self.expression(item)};")
+            out.writeline(f"const {t} {item.name} = {self.expression(item, region)};")
 
     def _masked(self, value: Value, out: Code) -> None:
         mask, other = value.args[:2]
@@ -128,39 +100,35 @@ class Renderer:
         out.writeline(f"{t} {value.name} = {self.operand(other, width)};")
         wide = self.varies(mask)
         condition = f"any({self.operand(mask, self.width)})" if wide else self.one(mask)
-        before, self._region = self._region, region
         with out.block(f"if ({condition})"):
             for item in needed_items(region, result):
-                self._statement(item, out)
+                self._statement(item, out, region)
             text = self.operand(result, width)
             if wide:
                 chosen = mask_for(self.operand(mask, width), value.dtype, width)
                 text = f"{chosen} ? {text} : {value.name}"
             out.writeline(f"{value.name} = {text};")
-        self._region = before
 
-    def _checked(self, value: Value, out: Code) -> None:
+    def _checked(self, value: Value, out: Code, region: Region | None) -> None:
         """An index; 0 in its place where it is out of range, which is reported."""
         index, size = value.args
-        width, mask = self.width_of(value), self.mask()
+        width, mask = self.width_of(value), self.mask(region)
         long = "long" if value.dtype == torch.int64 else "int"
         if width > 1:
             all_lanes = f"({c_type(torch.bool, width)})(-1)"
             allowed = all_lanes if mask is None else self.operand(mask, width)
             name = f"check_lanes_{width}_{long}"
-            self.need(f"DEFINE_CHECK({width}, {long})")
         else:
             allowed, name = "1", f"check_one_{long}"
-            self.need(f"DEFINE_CHECK_ONE({long})")
         low, high = (1 if value.attrs[end] else 0 for end in ("lower", "upper"))
         site = f"site{value.attrs['site']}"
         checked = f"{self.operand(index, width)}, {self.operand(size, 1)}, {allowed}, {low}, {high}"
         t = c_type(value.dtype, width)
         out.writeline(f"const {t} {value.name} = {name}({checked}, asserts, {site});")
 
-    def _assert(self, item: Assert, out: Code) -> None:
+    def _assert(self, item: Assert, out: Code, region: Region | None) -> None:
         condition = item.condition
-        wide, mask = self.varies(condition), self.mask()
+        wide, mask = self.varies(condition), self.mask(region)
         text = f"!{self.operand(condition, self.width if wide else 1)}"
         if wide:
             if mask is not None:
@@ -239,10 +207,13 @@ class Renderer:
         return self.indices.text(index, texts, wide)
 
     # --- values
-    def expression(self, value: Value) -> str:
-        """The expression that computes a value, in its number of lanes."""
+    def expression(self, value: Value, region: Region | None = None) -> str:
+        """The expression that computes a value, in its number of lanes and under the masks of a
+        region."""
         method = getattr(self, f"_{value.op}", None) if value.op.isidentifier() else None
         width = self.width_of(value)
+        if value.op == "load":
+            return self.load(value, width, self.mask(region))
         if value.op.startswith("hidden_zero"):
             return f"{value.op[11:]}HIDDEN_ZERO({c_type(value.dtype)})"
         if method is not None:
@@ -356,26 +327,25 @@ class Renderer:
         return f"as_{c_type(to, width)}({text})"
 
     # --- memory
-    def mask(self) -> Value | None:
-        """The mask of the accesses under way, if lanes have masks of their own."""
-        region = self._region
-        while region is not None:
-            if self.varies(region.mask):
-                return self._region.full_mask
-            region = region.parent
+    def mask(self, region: Region | None) -> Value | None:
+        """The mask of accesses in a region, if lanes have masks of their own."""
+        around = region
+        while around is not None:
+            if self.varies(around.mask):
+                return region.full_mask
+            around = around.parent
         return None
 
-    def _load(self, value: Value, width: int) -> str:
+    def load(self, value: Value, width: int, mask: Value | None) -> str:
+        """The expression of a load."""
         name = value.attrs["name"]
         dtype = value.attrs.get("memory_dtype") or V.graph.get_dtype(name)
         tag, pointer, index = TAGS[dtype], self._names.pointer_of(name), value.index
-        mask = self.mask()
         if width == 1:
             text = f"LOAD({tag}, {pointer}, {self.index(index, value.args, False)})"
         elif self.lanes.stride(index) == 1 and not any(map(self.varies, value.args)):
             place = self.index(index, value.args, False)
             if mask is not None:
-                self.need(f"DEFINE_MASKED_READ({tag}, {width})")
                 text = f"masked_read_{tag}_{width}({pointer}, {place}, {self.operand(mask, width)})"
             else:
                 text = f"READ({tag}, {width}, {pointer}, {place})"
@@ -387,7 +357,6 @@ class Renderer:
                 allowed = mask_for(self.operand(mask, width), self.index_dtype, width)
                 places = f"({allowed} ? {places} : ({self.index_type(width)})(0))"
             size = "long" if self.index_dtype == torch.int64 else "int"
-            self.need(f"DEFINE_GATHER({tag}, {width}, {size})")
             text = f"gather_{tag}_{width}_{size}({pointer}, {places})"
         if dtype == torch.bool:
             return f"(-convert_int{width}({text}))" if width > 1 else text
@@ -424,7 +393,6 @@ class Renderer:
         if needs_one_value(index):
             places = f"({self.index_type(self.width)})({places})"
         size = "long" if self.index_dtype == torch.int64 else "int"
-        self.need(f"DEFINE_SCATTER({tag}, {self.width}, {size})")
         return [f"scatter_{tag}_{self.width}_{size}({pointer}, {places}, {text});"]
 
     def _atomic(self, store: Store, tag: str, pointer: str, wide: bool) -> list[str]:
