@@ -7,12 +7,11 @@ from pathlib import Path
 import torch
 
 from torch_ocl import _environment, _loader
-from torch_ocl.api import names, unavailable
+from torch_ocl.api import unavailable
 from torch_ocl.notices import separate_processes, unused
-from torch_ocl.upstream import printing
+from torch_ocl.upstream import printing, registration
 
-_BACKEND = "ocl"
-_UNTAKEN = ("privateuseone", _BACKEND)
+_UNTAKEN = ("privateuseone", registration.BACKEND)
 #: The torch that wheels are made for: the oldest, the newest. pyproject.toml has the same.
 _SUPPORTED = ((2, 11), (2, 15))
 _done = False
@@ -32,9 +31,11 @@ def register() -> None:
     if other not in _UNTAKEN:
         # Parts of torch that this patches may be gone in another version.
         with contextlib.suppress(Exception):
-            unavailable.install_conflict(other)
+            from torch_ocl.upstream import conflict
+
+            conflict.install(other)
         return
-    torch.utils.rename_privateuse1_backend(_BACKEND)
+    torch.utils.rename_privateuse1_backend(registration.BACKEND)
     try:
         _load_native()
         from torch_ocl import integrations, upstream
@@ -47,13 +48,7 @@ def register() -> None:
         module = unavailable.make_module(
             f"torch_ocl could not be loaded: {error}", ignore_seeds=True
         )
-    torch._register_device_module(_BACKEND, module)
-    names.install()
-    torch.utils.generate_methods_for_privateuse1_backend(
-        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
-    )
-    # As torch's own list has it for `cuda`: modules whose parameters are not known yet move, too.
-    torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.ocl)
+    registration.install(module)
     printing.install()
     _environment.warn_of_unknown_names()
     # Whatever is wrong there, `import torch` must go on.

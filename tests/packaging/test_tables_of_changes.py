@@ -16,24 +16,23 @@ HELPERS = {
     "upstream": {
         "as_cuda/converting",
         "as_cuda/cuda_runtime",
-        "as_cuda/native",
         "as_cuda/tensor_types",
         "compile/replacement",
+        "device_functions",
     },
     "integrations": {"_choice", "_gguf", "_patches", "_stand_in"},
 }
-#: Files that set something of others' all the same, and what. They name the device to torch, set up
-#: a program, or say why there is no device. The rest are objects of one graph, and counts.
+#: Files that set something of others' all the same, and what: they set up a program. The rest are
+#: objects of one graph, counts, and this package's own settings.
 OTHERS_OWN = {
     "__main__.py": ("sys.argv", "sys.path", "sys.modules", "sys.stdout", "sys.stderr"),
     "_import_hook.py": ("sys.meta_path",),
-    "_registration.py": ("torch.nn.parameter.UninitializedTensorMixin._allowed_methods",),
-    "api/names.py": ("torch.version.ocl", "torch.backends.ocl", "sys.modules"),
-    "api/unavailable.py": ("torch", "sys.modules"),
     "cli/console_scripts.py": ("sys.argv", "sys.path"),
     "cli/peaks.py": ("torch.backends.ocl",),
     "inductor/call/replay.py": ("counters",),
-    "inductor/templates/fusion.py": ("V.graph",),
+    "inductor/call/cpp_wrapper.py": ("constants.",),
+    "inductor/scheduling.py": ("wrapper.",),
+    "inductor/templates/fusion.py": ("V.graph", "wrapper."),
     "inductor/templates/prologue.py": ("V.graph",),
     "notices/unused_children.py": ("os.environ",),
 }
@@ -127,16 +126,58 @@ def places_set(tree):
             yield ast.Attribute(node.args[0], "any")
 
 
+def root_of(place):
+    """The name that a place or a part is of, as `torch` in vars(torch.cuda)["comm"]."""
+    while isinstance(place, ast.Attribute | ast.Subscript | ast.Call):
+        if not isinstance(place, ast.Call):
+            place = place.value
+        elif place.args and ast.unparse(place.func) in ("getattr", "vars"):
+            place = place.args[0]
+        else:
+            return None
+    return place.id if isinstance(place, ast.Name) else None
+
+
+def bindings(tree):
+    """Names that a file binds, each with what it may be afterwards."""
+    for node in ast.walk(tree):
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        value = getattr(node, "value", None) or getattr(node, "iter", None)
+        values = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
+        for target in targets:
+            if isinstance(target, ast.Name):
+                yield from ((target.id, value) for value in values if value is not None)
+
+
+def others_names(tree):
+    """Names of what isn't this package's: what a file imports, and what it calls parts of that."""
+    names, before = set(imported_names(tree)), None
+    while names != before:
+        before = set(names)
+        names |= {name for name, value in bindings(tree) if root_of(value) in names}
+    return names
+
+
 def changes(text):
     """Places of others' modules that a file's text sets."""
     tree = ast.parse(text)
-    names = set(imported_names(tree))
+    names = others_names(tree)
     for place in places_set(tree):
-        root = place
-        while isinstance(root, ast.Attribute | ast.Subscript):
-            root = root.value
-        if root is not place and isinstance(root, ast.Name) and root.id in names:
+        if not isinstance(place, ast.Name) and root_of(place) in names:
             yield ast.unparse(place)
+
+
+def unnamed_changes(text):
+    """Calls that set an attribute of what a file got from elsewhere, and of what it has others
+    change once it is loaded."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            function = ast.unparse(node.func)
+            on = ast.unparse(node.args[0]) if node.args else ""
+            if function in ("setattr", "delattr") and on not in ("self", "cls"):
+                yield ast.unparse(node)
+            if function in ("_import_hook.after", "_import_hook.before"):
+                yield ast.unparse(node)
 
 
 @pytest.mark.parametrize(
@@ -148,10 +189,21 @@ def changes(text):
         "import torch\nsetattr(torch.Tensor, name, print)",
         "import torch\ntorch.nn.Module.hooks.append(print)",
         "import torch\ndel torch.Tensor.cuda",
+        "import torch\nfor owner in (torch.Tensor, torch.nn.Module):\n    owner.ocl = print",
+        "import torch\nours = torch.cuda.comm\nvars(ours)['broadcast'] = print",
+        "from torch import _tensor_str as t\nkind = getattr(t, name)\nkind.__init__ = print",
     ],
 )
 def test_changes_are_found(text):
     assert len(list(changes(text))) == 1
+
+
+@pytest.mark.parametrize("folder", HELPERS)
+def test_helpers_change_nothing(folder):
+    for name in HELPERS[folder]:
+        path = ROOT / "torch_ocl" / folder / f"{name}.py"
+        places = [p for p in changes(path.read_text(encoding="utf-8")) if "os.environ" not in p]
+        assert places == [], name
 
 
 def test_nothing_is_changed_elsewhere():
@@ -161,6 +213,7 @@ def test_nothing_is_changed_elsewhere():
         name = path.relative_to(package).as_posix()
         if name.split("/")[0] not in HELPERS:
             known = OTHERS_OWN.get(name, ())
-            places = changes(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            places = [*changes(text), *unnamed_changes(text)]
             found[name] = [p for p in places if not p.startswith(known)]
     assert not {name: places for name, places in found.items() if places}

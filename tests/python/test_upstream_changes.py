@@ -233,6 +233,13 @@ PROGRAMS = {
         found = [name.split(".py(")[0] for name in found if name.endswith(": <module>")]
         assert not set(names) - set(found)
     """,
+    "registration._add_names": """
+        from torch.backends.ocl import matmul
+        assert torch.version.ocl and matmul is torch.backends.ocl.matmul
+    """,
+    "registration._move_lazy_modules": """
+        assert torch.nn.LazyLinear(3).ocl().weight.device.type == "ocl"
+    """,
     "sparse_files.install": """
         import tempfile
         x = torch.arange(3.0, device="ocl")

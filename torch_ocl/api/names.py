@@ -3,14 +3,6 @@
 docs/reference/names.md is made from this, and torch.ocl's AttributeErrors say it.
 """
 
-import importlib
-import sys
-
-import torch
-
-#: The OpenCL whose functions the native part uses, where drivers have them.
-OPENCL_VERSION = "3.0"
-
 _LIBRARY = "There is no library behind it: {} are kernels of this package."
 _SENSOR = "OpenCL has no question for it. Tools of the device's vendor tell."
 _ALLOCATOR = "OpenCL's memory is a handle, and no address that another allocator could return."
@@ -90,7 +82,6 @@ NOT_APPLICABLE = {
 }
 
 _MODULES = ("torch.cuda", "torch.xpu", "torch.mps")
-_SUBMODULES = ("amp", "graphs", "memory", "nvtx", "profiler", "random", "streams", "tunable")
 
 
 def reason(name: str) -> str:
@@ -101,14 +92,3 @@ def reason(name: str) -> str:
         if why := NOT_APPLICABLE.get(f"{module}.{name}"):
             return f": {why.rstrip('.').replace('`', '')}"
     return ""
-
-
-def install() -> None:
-    """Adds torch.version.ocl, torch.backends.ocl, and modules that `from torch.ocl.amp import ...`
-    finds."""
-    torch.version.ocl = OPENCL_VERSION
-    torch.backends.ocl = importlib.import_module("torch_ocl.api.backends")
-    sys.modules["torch.backends.ocl"] = torch.backends.ocl
-    for name in _SUBMODULES:
-        if (module := sys.modules.get(f"torch_ocl.api.{name}")) is not None:
-            sys.modules[f"torch.ocl.{name}"] = module

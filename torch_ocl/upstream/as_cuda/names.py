@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from torch_ocl import _import_hook
-from torch_ocl.api import unavailable
 from torch_ocl.notices import unused
+from torch_ocl.upstream import device_functions
 from torch_ocl.upstream.as_cuda import backends, dynamo, operators, profilers
 from torch_ocl.upstream.as_cuda import tensor_types as cuda_tensor_types
 from torch_ocl.upstream.as_cuda.converting import (
@@ -82,7 +82,7 @@ def _users_of_torch() -> list[str]:
 
 
 def _change_functions() -> None:
-    for owner, name in list(unavailable.functions_with_a_device()):
+    for owner, name in list(device_functions.functions_with_a_device()):
         change(owner, name, converting)
 
 
