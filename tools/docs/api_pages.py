@@ -43,6 +43,17 @@ def modules_of_names(tree: ast.Module) -> dict[str, str]:
     }
 
 
+def definitions(module: str) -> dict[str, ast.stmt]:
+    """The classes and functions of a module, also those that it imports from the package."""
+    found: dict[str, ast.stmt] = {}
+    for name, origin in modules_of_names(parse(module)).items():
+        if source(origin).exists():
+            found |= {n: d for n, d in definitions(origin).items() if n == name}
+    tree = parse(module)
+    found |= {n.name: n for n in tree.body if isinstance(n, (ast.ClassDef, ast.FunctionDef))}
+    return found
+
+
 def directive(name: str, defined: dict[str, ast.stmt]) -> str:
     if isinstance(defined.get(name), ast.ClassDef):
         return f".. autoclass:: {name}\n   :members:\n"
@@ -54,7 +65,7 @@ def directive(name: str, defined: dict[str, ast.stmt]) -> str:
 def section(module: str, names: list[str], shown_as: str) -> str:
     """Heading, the module's docstring, and a directive for each name."""
     tree = parse(module)
-    defined = {n.name: n for n in tree.body if isinstance(n, (ast.ClassDef, ast.FunctionDef))}
+    defined = definitions(module)
     title, _, text = (ast.get_docstring(tree) or module).partition("\n")
     heading, _, rest = title.partition(": ")
     about = (rest[:1].upper() + rest[1:]) + text

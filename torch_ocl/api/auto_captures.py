@@ -11,7 +11,7 @@ import torch
 from torch.utils._pytree import tree_unflatten
 
 from torch_ocl.api.auto_forms import Refused, storage
-from torch_ocl.api.graphs import OclGraph
+from torch_ocl.api.stream_graphs import OclGraph
 
 
 class Arguments:

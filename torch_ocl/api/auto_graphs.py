@@ -27,7 +27,7 @@ from torch_ocl.api.auto_captures import Arguments, Captured
 from torch_ocl.api.auto_forms import PLAIN, Refused, Surroundings, is_dense, storage
 from torch_ocl.api.auto_users import Users
 from torch_ocl.api.auto_watch import DRAWS, Watch, state_of
-from torch_ocl.api.graphs import OclGraph, graph_pool_handle, is_current_stream_capturing
+from torch_ocl.api.stream_graphs import OclGraph, graph_pool_handle, is_current_stream_capturing
 
 _log = logging.getLogger("torch_ocl.graphs")
 _MOST_WAITING = 64  # forms that were seen too seldom for a capture, and those that were refused

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from torch_ocl.api.graphs import OclGraph, Pool, graph, graph_pool_handle
+from torch_ocl.api.stream_graphs import OclGraph, Pool, graph, graph_pool_handle
 from torch_ocl.api.streams import Stream
 
 

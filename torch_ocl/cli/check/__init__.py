@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 import torch
 
@@ -17,23 +16,12 @@ from torch_ocl import _C
 from torch_ocl.cli import progress
 from torch_ocl.cli.check import cases, report
 from torch_ocl.cli.check.process import LeftOut, Outcome, Runner
+from torch_ocl.cli.check.report import Row
 
 #: The implementation of kernels that are the only ones for their op.
 ONLY = "the only one"
 #: More processes than this wait for the longest family.
 _MOST_PROCESSES = 12
-
-
-@dataclass
-class Row:
-    """The findings about one implementation."""
-
-    engine: str
-    implementation: str
-    passed: dict[str, int] = field(default_factory=dict)  # cases by dtype
-    fault: str = ""
-    alone: bool = False  # it fails, and nothing runs in its place
-    details: str = ""
 
 
 def forget(device: str) -> int:

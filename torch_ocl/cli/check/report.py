@@ -1,18 +1,27 @@
 """The check's progress, table and report."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from torch_ocl.cli import info
-
-if TYPE_CHECKING:
-    from torch_ocl.cli.check import Row
-    from torch_ocl.cli.check.process import Outcome
+from torch_ocl.cli.check.process import Outcome
 
 _MOST_LAUNCHES = 12
 
 
-def _result(row: "Row") -> str:
+@dataclass
+class Row:
+    """The findings about one implementation."""
+
+    engine: str
+    implementation: str
+    passed: dict[str, int] = field(default_factory=dict)  # cases by dtype
+    fault: str = ""
+    alone: bool = False  # it fails, and nothing runs in its place
+    details: str = ""
+
+
+def _result(row: Row) -> str:
     if row.fault:
         kind = row.fault.split(":")[0].split()[0]
         kind = {"crashes": "CRASHES", "hangs": "HANGS", "raises": "RAISES"}.get(kind, "WRONG")
@@ -20,7 +29,7 @@ def _result(row: "Row") -> str:
     return f"right in {sum(row.passed.values())} cases" if row.passed else "not of this device"
 
 
-def table(rows: Sequence["Row"]) -> str:
+def table(rows: Sequence[Row]) -> str:
     """A line for each implementation, in Markdown."""
     lines = ["| engine | implementation | dtypes | result |", "| --- | --- | --- | --- |"]
     for row in rows:
@@ -29,7 +38,7 @@ def table(rows: Sequence["Row"]) -> str:
     return "\n".join(lines)
 
 
-def details(dtype: str, number: int, outcome: "Outcome") -> str:
+def details(dtype: str, number: int, outcome: Outcome) -> str:
     """Each failure, with the kernels that ran and the options of their programs."""
     lines = [f"case {number}, {dtype}: {outcome.fault}"]
     lines += [f"{engine}: {implementation} ran" for engine, implementation in outcome.ran]
@@ -38,7 +47,7 @@ def details(dtype: str, number: int, outcome: "Outcome") -> str:
     return "\n".join(lines)
 
 
-def write(path: str, index: int, text: str, failing: Sequence["Row"], kept: str) -> None:
+def write(path: str, index: int, text: str, failing: Sequence[Row], kept: str) -> None:
     """The report, as an issue takes it."""
     found = info.collect()
     device = found["devices"][index]
