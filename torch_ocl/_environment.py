@@ -81,7 +81,7 @@ VARIABLES = {
         "of an engine's kernels the one to use wherever it can serve, for tests and comparisons, "
         "as in `TORCH_OCL_GEMM=packed`; `torch_ocl.testing.engines()` lists them. With `-` before "
         "the name it is left out: `TORCH_OCL_CONVOLUTION=-winograd` has 3 x 3 convolutions on CPUs "
-        "be sums of all products ([precision](differences.md#convolutions))"
+        "be sums of all terms ([precision](differences.md#convolutions))"
     ),
     "TORCH_OCL_GEMM_TILE": (
         "the tile of those products that have one, as `<m>x<n>x<k>`, for tests and comparisons"

@@ -1,7 +1,7 @@
 """Which of a program's functions run in a call that torch.ocl.graphs.auto() watches.
 
-A function's text doesn't show all that it runs: properties, forwards of modules, what a class or a
-module has. So a profile function notes the code that really runs, but for PyTorch's own and the
+A function's source doesn't show all that it runs: properties, forwards of modules, what a class or
+a module has. So a profile function notes the code that really runs, but for PyTorch's own and the
 standard library's. Forms then compare what that code reads (auto_forms.py).
 """
 

@@ -350,7 +350,7 @@ def get_arch_list() -> list[str]:
 
 
 def get_gencode_flags() -> str:
-    """An empty text, as get_arch_list()."""
+    """An empty string, as get_arch_list()."""
     return ""
 
 

@@ -195,7 +195,7 @@ def get_allocator_backend() -> str:
 
 
 def list_gpu_processes(device: DeviceLike = None) -> str:
-    """Text on the memory that this process uses. OpenCL tells nothing of other processes."""
+    """A table of the memory that this process uses. OpenCL tells nothing of other processes."""
     index = existing_device_index(device)
     used = memory_reserved(index) / 2**20
     return f"GPU:{index}\nprocess {os.getpid():>10d} uses {used:>12.3f} MB GPU memory"

@@ -138,7 +138,7 @@ class profiler:
             print(self.table(self._rows))
 
     def table(self, rows: int | None = None) -> str:
-        """The table as text, of the `rows` longest kernels, or of all."""
+        """The table as a string, of the `rows` longest kernels, or of all."""
         shown = self.kernels[:rows]
         names = [_shortened(kernel.name, 56) for kernel in shown]
         width = max([6, *map(len, names)])

@@ -106,12 +106,12 @@ def _dump_snapshot(
 
 
 def _set_memory_metadata(metadata: str) -> None:
-    """A text that the events from now on carry, as "user_metadata"; empty for none."""
+    """A string that the events from now on carry, as "user_metadata"; empty for none."""
     _C.set_memory_metadata(metadata)
 
 
 def _get_memory_metadata() -> str:
-    """The text that _set_memory_metadata() was given last."""
+    """The string that _set_memory_metadata() was given last."""
     return _C.memory_metadata()
 
 

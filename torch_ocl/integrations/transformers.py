@@ -146,7 +146,7 @@ def _remembers_its_device(upstream: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_packed(quantizer: Any) -> bool:
-    # An architecture that is "supported" goes another way, by modules of upstream's own.
+    # An architecture that is "supported" has modules of upstream's own.
     unpacked = quantizer.quantization_config.dequantize or quantizer.supported
     return getattr(quantizer, "_all_on_ocl", False) and not unpacked
 

@@ -2,8 +2,8 @@
 
 Upstream's default for such devices is its form over lists, which launches up to eight kernels and
 groups the lists in Python. What it computes is what the fused kernels do, in one pass. The state
-stays the default's: steps are counted on the host, in tensors of the CPU. Half types go upstream's
-way, as it rounds between its passes.
+stays the default's: steps are counted on the host, in tensors of the CPU. Half types take
+upstream's form, as it rounds between its passes.
 """
 
 import functools

@@ -2,7 +2,7 @@
 
 The profiler keeps addresses within a function's code, and reads its name there once the profile has
 ended (`CodeLocation` in torch/csrc/autograd/profiler_python.cpp). The code of a module's body is
-freed before: what the profiler reads is mostly no text, and a UnicodeDecodeError comes. So that
+freed before: what the profiler reads is mostly no string, and a UnicodeDecodeError comes. So that
 code is kept here. record_function loads a module of torch by itself, and parts of this package are
 loaded as they are used.
 """

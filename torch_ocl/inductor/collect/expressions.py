@@ -113,7 +113,7 @@ def fold_constants(
 
 
 def hidden(x: Value) -> Value:
-    """A 0 that compilers can't see: the product of one that they can and NaN is 0 for them."""
+    """A 0 that compilers can't see: one that they can times NaN is 0 for them."""
     if x.op == "constant" and x.dtype.is_floating_point and x.attrs["value"] == 0:
         sign = "-" if math.copysign(1, x.attrs["value"]) < 0 else ""
         return emit(f"hidden_zero{sign}", x.dtype)

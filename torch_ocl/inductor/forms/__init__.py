@@ -1,4 +1,4 @@
-"""Ways to share a kernel's elements out to work-items: one class for each."""
+"""Forms: how a kernel's elements are shared out to work-items, one class for each."""
 
 from __future__ import annotations
 

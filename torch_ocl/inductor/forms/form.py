@@ -70,7 +70,7 @@ class Layout:
 
 
 class Form:
-    """A way to share the elements of a nest out.
+    """How the elements of a nest are shared out.
 
     Attributes:
         name: The launcher's.

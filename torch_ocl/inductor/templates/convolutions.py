@@ -1,6 +1,6 @@
 """Convolutions that take the pointwise ops after them into their kernels (template.py).
 
-Upstream's lowering chooses among ways to call one, and here it has one way. Its node is a template
+Upstream's lowering chooses among implementations, and here it has one. Its node is a template
 to the scheduler. A convolution that is alone is the same call as upstream's.
 """
 
@@ -133,7 +133,7 @@ def _settings(kwargs: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _channels_last(layout: ir.Layout) -> bool | None:
-    """How the result lies; None if in another way than the two."""
+    """How the result lies; None if neither is so."""
     known = V.graph.sizevars.statically_known_list_equals
     images, channels, *positions = layout.size
     if V.graph.sizevars.statically_known_equals(sympy.prod(positions), 1):

@@ -28,7 +28,7 @@ from torch_ocl.inductor.values import Item, Value, loads_of, operands_of
 
 # A kernel's parameters are 1 KiB together, and operands are some of them.
 _MOST_OPERANDS = 16
-# Things that these need would have to reach the gemm kernels by other ways than operands.
+# Things that these need would have to reach the gemm kernels by other means than operands.
 _NOT_TAKEN = {"check", "host numbers", "random", "atomics", "special_f32", "special_f64"}
 
 
@@ -50,14 +50,14 @@ class Epilogue:
 class _Kernel(Collector, SIMDKernel):
     """The ops: loops over y, the rows of all matrices, and x, a row's columns."""
 
-    def __init__(self, product: Any, nodes: Sequence[Any]) -> None:
-        rows, self.columns = product.node.matrix()
+    def __init__(self, template: Any, nodes: Sequence[Any]) -> None:
+        rows, self.columns = template.node.matrix()
         columns = self.columns
         features = SIMDKernelFeatures([*nodes], rows * columns, sympy.S.One)
         super().__init__({"y": rows, "x": columns}, features=features)
         self.start()
-        self.device, self.index_torch_dtype = product.get_device(), torch.int64
-        self.product = product.node
+        self.device, self.index_torch_dtype = template.get_device(), torch.int64
+        self.template = template.node
 
     @staticmethod
     def kexpr(e: sympy.Expr) -> str:  # type: ignore[override]
@@ -87,7 +87,7 @@ class _Kernel(Collector, SIMDKernel):
 
     def collect(self, nodes: Sequence[Any]) -> None:
         """The values that nodes compute, in their order, and what they store."""
-        name, dtype = self.product.get_name(), compute_dtype(self.product.get_dtype())
+        name, dtype = self.template.get_name(), compute_dtype(self.template.get_dtype())
         value = self.emit("parameter", dtype, name="value", lanes=True)
         self.cse.store_cache[name] = value
         self.store_buffer_names.add(name)
@@ -119,7 +119,7 @@ class _Writer:
         self.kernel, self.width = kernel, width
         lengths = {
             length: sympy.Symbol(name, integer=True, positive=True)
-            for name, length in kernel.product.lengths().items()
+            for name, length in kernel.template.lengths().items()
         }
 
         def rename(index: sympy.Expr) -> sympy.Expr:
@@ -144,7 +144,7 @@ class _Writer:
             may_keep=lambda value, others: False,
         )
         before, items = plan.outside[0], plan.passes[0]
-        value = f"const {c_type(compute_dtype(kernel.product.get_dtype()), self.width)} value"
+        value = f"const {c_type(compute_dtype(kernel.template.get_dtype()), self.width)} value"
         place = ["const ulong row", "const ulong column", value]
         if not any(map(loads_of, before)):
             return [self._function(f"void {name}", place, [*before, *items])]
@@ -188,7 +188,7 @@ class _Writer:
         kernel = self.kernel
         lines, r = Code(), self.renderer()
         r.statements(items, lines)
-        row, column = kernel.product.indices(lambda e: kernel.kexpr(kernel.rename_indexing(e)))
+        row, column = kernel.template.indices(lambda e: kernel.kexpr(kernel.rename_indexing(e)))
         out = Code()
         taken = ", ".join(["const ulong z", *parameters])
         with out.block(f"static inline {name}({taken} EPILOGUE_SIGNATURE)"):
@@ -201,19 +201,19 @@ class _Writer:
         return str(out.getvalue())
 
 
-def write(product: Any, nodes: Sequence[Any]) -> Epilogue:
+def write(template: Any, nodes: Sequence[Any]) -> Epilogue:
     """The epilogue that does what nodes do.
 
     Args:
-        product: The scheduler's node of a Template.
+        template: The scheduler's node of a Template.
         nodes: Those of pointwise ops of as many elements, in order.
 
     Raises:
-        NotTakenError: It can't be done in the product's kernel.
+        NotTakenError: It can't be done in the template's kernel.
     """
     try:
-        with V.graph.set_current_device(product.get_device()):
-            kernel = _Kernel(product, nodes)
+        with V.graph.set_current_device(template.get_device()):
+            kernel = _Kernel(template, nodes)
             with kernel:
                 kernel.collect(nodes)
             with V.set_kernel_handler(kernel):
@@ -225,7 +225,7 @@ def write(product: Any, nodes: Sequence[Any]) -> Epilogue:
 def _write(kernel: _Kernel) -> Epilogue:
     if kernel.parts & _NOT_TAKEN:
         raise NotTakenError(f"it needs {kernel.parts & _NOT_TAKEN}")
-    widths = kernel.product.widths(kernel.device.index or 0)
+    widths = kernel.template.widths(kernel.device.index or 0)
     lanes = max(widths.values())
     functions = []
     of_gpu = not devices.is_cpu_form(kernel.device.index or 0)
@@ -239,7 +239,7 @@ def _write(kernel: _Kernel) -> Epilogue:
         if not isinstance(inner, RemovedArg)
     }
     numbers = {str(name): expression for expression, name in kernel.args.sizevars.items()}
-    numbers |= kernel.product.lengths()
+    numbers |= kernel.template.lengths()
     if not all(expression.is_integer for expression in numbers.values()):
         raise NotTakenError("numbers that are no sizes")
     if not written or len(read) + len(written) > _MOST_OPERANDS:
@@ -264,7 +264,7 @@ def _write(kernel: _Kernel) -> Epilogue:
     lines += runtime.prelude_lines(sorted(kernel.parts))
     for suffix, words in lists.items():
         lines.append(f"#define EPILOGUE_{suffix} {''.join(f', {word}' for word in words)}")
-    names = [f"#define {also} {name}" for also, name in kernel.product.names(lanes).items()]
+    names = [f"#define {also} {name}" for also, name in kernel.template.names(lanes).items()]
     source = "\n".join([*lines, *names, *helpers_of("".join(functions)), *functions, ""])
     removed = {name for name in kernel.removed_buffers if name not in written.values()}
     tensors = [*read.values(), *written.values()]

@@ -17,32 +17,32 @@ from torch_ocl.inductor.templates.template import Template
 
 def can_fuse(node1: Any, node2: Any) -> bool:
     """Whether node2 can follow node1, a template or one with what follows it already."""
-    product, *before = node1.get_nodes()
-    if not isinstance(product.node, Template):
+    template, *before = node1.get_nodes()
+    if not isinstance(template.node, Template):
         return False
     if node2.is_template() or node2.is_foreach():
         return False
     after = [*before, *node2.get_nodes()]
-    numel = sympy.prod(product.node.get_size())
+    numel = sympy.prod(template.node.get_size())
     for node in after:
         if node.is_reduction() or not isinstance(node.node, ir.ComputedBuffer):
             return False
         elements = sympy.prod(node.get_ranges()[0])
         if not V.graph.sizevars.statically_known_equals(elements, numel):
             return False
-    if not product.node.pays(after) or not _in_order(product, after):
+    if not template.node.pays(after) or not _in_order(template, after):
         return False
     try:
-        epilogue.write(product, after)
+        epilogue.write(template, after)
     except epilogue.NotTakenError:
         return False
     return True
 
 
-def _in_order(product: Any, nodes: Sequence[Any]) -> bool:
+def _in_order(template: Any, nodes: Sequence[Any]) -> bool:
     """Whether what goes from one to the other is read where it was written, element for element
-    in the order of the product's."""
-    inner = {product.node.get_name()}
+    in the order of the template's."""
+    inner = {template.node.get_name()}
     inner |= {name for node in nodes for name in node.get_buffer_names()}
     for node in nodes:
         body = node._body
@@ -65,16 +65,16 @@ def _read_by(nodes: Sequence[Any]) -> set[str]:
     return {dep.name for node in nodes for dep in node.read_writes.reads}
 
 
-def codegen(scheduling: Any, product: Any, nodes: Sequence[Any]) -> None:
+def codegen(scheduling: Any, template: Any, nodes: Sequence[Any]) -> None:
     """Writes the call of a template, and of nodes in its kernel."""
     wrapper = V.graph.wrapper_code
-    node = product.node
-    schedule = [product, *nodes]
+    node = template.node
+    schedule = [template, *nodes]
     if not nodes and not node.needs_epilogue():
-        node.call_alone(product)
+        node.call_alone(template)
         scheduling.free_buffers_in_scheduler()
         return
-    written = epilogue.write(product, nodes)
+    written = epilogue.write(template, nodes)
     V.graph.removed_buffers |= written.removed
     for member in schedule:
         member.mark_run()

@@ -151,7 +151,7 @@ def _scale(
 ) -> Any | None:
     """The scale as the operand is seen, if it is the same along k, else None.
 
-    Sums of scaled products and scaled sums differ in their rounding, and where one of both leaves
+    Sums of scaled terms and scaled sums differ in their rounding, and where one of both leaves
     the range of the type. So sums are single precision at least, and what they add up are bytes:
     they overflow for other factors past 1e30 alone, which no activation is. A scale that isn't
     finite gives results that aren't, either way; they may be infinite in the place of NaN. An empty

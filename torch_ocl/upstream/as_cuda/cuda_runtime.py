@@ -29,7 +29,7 @@ _TEXTS = {
 
 
 def cudaGetErrorString(error: int) -> str:
-    """The meaning of a code, as a text."""
+    """The meaning of a code, as a string."""
     try:
         return _TEXTS[cudaError(error)]
     except ValueError:

@@ -30,7 +30,7 @@ def _change_devices(module: types.ModuleType) -> None:
 
 
 def _change_texts(module: types.ModuleType) -> None:
-    """A device's text. It is made once more, by code that counts as the program's."""
+    """A device's string. It is made once more, by code that counts as the program's."""
     kind = module.BuiltinVariable
     upstream = kind.call_function
     makers = (str, format, str.format, operator.mod, operator.imod)

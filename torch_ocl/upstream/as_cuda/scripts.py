@@ -59,7 +59,7 @@ def _rewrite(owner: Any) -> None:
 
 
 def rewrite(graph: torch._C.Graph) -> None:
-    """Says x.is_cuda, and a device in a text, by operators that are replaced."""
+    """Says x.is_cuda, and a device in a string, by operators that are replaced."""
     for node in graph.findAllNodes("prim::is_cuda", recurse=True):
         with graph.insert_point_guard(node):
             device = graph.insert("prim::device", [node.inputsAt(0)])

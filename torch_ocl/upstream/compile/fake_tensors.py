@@ -110,7 +110,7 @@ def _install_results_like_input() -> None:
 
 
 def _like_input(mode: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
-    """The fake of an op, channels last; upstream's way for other inputs."""
+    """The fake of an op, channels last; upstream's for other inputs."""
     from torch._prims_common import suggest_memory_format
 
     if not args or args[0].device.type != "ocl" or args[0].dim() != 4:

@@ -45,7 +45,7 @@ def _but_not(upstream: Any, is_wrong: Any) -> Any:
 
 
 def _products_with_zero() -> None:
-    """A product with the integer 0 becomes zeros: UniformValueConstantFolder in
+    """A multiplication by the integer 0 becomes zeros: UniformValueConstantFolder in
     torch/_inductor/fx_passes/joint_graph.py. That holds for integers. But NaN or an infinity times
     0 is NaN, and a negative number times 0 is -0.0."""
     from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder as Folder

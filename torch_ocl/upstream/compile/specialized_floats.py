@@ -59,9 +59,9 @@ def multiply_by_alpha(graph: torch.fx.Graph) -> None:
         is_tensor = isinstance(_value(second), torch.Tensor)
         multiply = torch.ops.aten.mul.Tensor if is_tensor else operator.mul
         with graph.inserting_before(node):
-            product = graph.call_function(multiply, (second, alpha))
-        product.meta["val"] = _value(second) * _value(alpha)
-        node.args, node.kwargs = (first, product), {}
+            scaled = graph.call_function(multiply, (second, alpha))
+        scaled.meta["val"] = _value(second) * _value(alpha)
+        node.args, node.kwargs = (first, scaled), {}
 
 
 def _value(arg: Any) -> Any:

@@ -33,16 +33,16 @@ def add_strategies(module: ModuleType) -> None:
         return Shard(dim) if len(shape) == 4 and shape[dim] > 1 else Replicate()
 
     def placements(results: int, tensors: list, bias: Any, extra: list, replicated: int) -> list:
-        """One list for each way: the sharded results, then what follows them, then the inputs."""
-        ways = []
+        """A list for each strategy: the sharded results, what follows them, then the inputs."""
+        strategies = []
         for dim in (None, _HEAD, _BATCH):
             one = Replicate() if dim is None else Shard(dim)
             inputs = [one] * tensors[0]
             if bias is not None:
                 inputs.append(Replicate() if dim is None else bias_placement(bias, dim))
             inputs += [one] * tensors[1] + [Replicate()] * replicated
-            ways.append([one] * results + extra + inputs)
-        return ways
+            strategies.append([one] * results + extra + inputs)
+        return strategies
 
     def forward_strategy(schema: Any) -> Any:
         arguments = schema.args_schema
