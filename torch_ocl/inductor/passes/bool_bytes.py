@@ -41,7 +41,7 @@ _SCATTERS = {
 
 
 def run(graph: torch.fx.Graph) -> None:
-    """What is a dtype view of bools that moved becomes one of the bytes that moved."""
+    """A dtype view of bools that moved becomes one of the bytes that moved."""
     known: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in graph.find_nodes(op="call_function", target=_VIEW):
         moved, dtype = node.args[0], node.args[1]
