@@ -15,6 +15,7 @@ HEAD = ["File", "What is changed", "Why", "Needed by", "Mended in", "Test"]
 HELPERS = {
     "upstream": {
         "as_cuda/converting",
+        "as_cuda/graphs",
         "as_cuda/cuda_runtime",
         "as_cuda/tensor_types",
         "compile/replacement",
