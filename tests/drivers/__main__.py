@@ -29,7 +29,7 @@ PYTEST = "-m pytest -q -p no:cacheprovider -n 1 --max-worker-restart=100".split(
 #: The arguments of a stage, and for how many seconds at most.
 STAGES = {
     "smoke": ([*PYTEST, "tests/drivers"], 1200),
-    "check": (["-m", "torch_ocl", "check"], 1800),
+    "check": (["-m", "torch_ocl", "check", "--report", str(FOLDER / "check.md")], 1800),
     "tests": ([*PYTEST, "-m", "not slow", "tests"], 4 * 3600),
 }
 VERSION = (
@@ -84,8 +84,8 @@ def attempt(driver, stages):
     }
     for stage in stages:
         arguments, seconds = STAGES[stage]
-        output, code = run([*command, *arguments], environment, seconds)
         FOLDER.mkdir(parents=True, exist_ok=True)
+        output, code = run([*command, *arguments], environment, seconds)
         (FOLDER / f"{driver.name}-{stage}.log").write_text(output)
         entry["stages"][stage] = outcome(output, code, seconds)
         print(f"{driver.name}: {stage}: {entry['stages'][stage]}", flush=True)
