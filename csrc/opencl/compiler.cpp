@@ -53,6 +53,7 @@ std::string common_options(const Device& device) {
   define(device.quirks().slow_vload_half, "OCL_SLOW_VLOAD_HALF");
   define(device.quirks().builtin_prefetch, "OCL_BUILTIN_PREFETCH");
   define(device.quirks().wrong_vector_pow, "OCL_WRONG_VECTOR_POW");
+  define(device.quirks().wrong_known_rounding, "OCL_WRONG_KNOWN_ROUNDING");
   define(device.quirks().slow_int64_to_real, "OCL_SLOW_INT64_TO_REAL");
   return options;
 }

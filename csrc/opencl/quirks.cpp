@@ -133,6 +133,10 @@ Quirks quirks_of(const DeviceProperties& p) {
     // PoCL 3.1 (x86 with AVX-512): pow() of a double8 takes other lanes for the subnormal ones.
     // Reproduction: of (-1, -0.0, 2, ...) to the power of 2, -1 becomes 0.25.
     quirks.wrong_vector_pow = true;
+    // PoCL 3.1 (LLVM 15): floor(), ceil() and trunc() of a NaN that is known at compile time are
+    // any number, and rint() of a vector in part: they take the undefined result of a conversion to
+    // integers. Reproduction: a kernel that stores floor(NAN).
+    quirks.wrong_known_rounding = true;
     // PoCL 3.1 compiles a kernel for a local size when it first runs, in its worker thread: a
     // binary taken before that has run lacks the machine code, and costs 100-300 ms at the first
     // launch in every process. Reproduction: without the flag, empty POCL_CACHE_DIR

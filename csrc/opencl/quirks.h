@@ -13,6 +13,7 @@ struct Quirks {
   bool slow_vload_half = false;  // vload_half is scalar and slow: use native half or bit arithmetic
   bool slow_int64_to_real = false;    // vectors of 64-bit integers are converted one by one
   bool wrong_vector_pow = false;      // pow() of vectors of double is wrong beside a zero
+  bool wrong_known_rounding = false;  // floor() and its kin of a NaN that the compiler knows
   bool builtin_prefetch = false;      // the compiler's __builtin_prefetch is an instruction
   bool build_option_std = true;       // -cl-std=CLx.y is understood
   bool explicit_vectors = true;       // explicit vector types beat the driver's own vectoriser
