@@ -181,7 +181,7 @@ void replace_method(PyMethodDescrObject* method, const py::function& make) {
 
 /// Has a function or method written in C do what `make` returns for the function as it was. It
 /// stays the same object wherever it is held: it pickles, prints and compares as ever. False for
-/// functions of other kinds.
+/// functions of other kinds, and for methods past the last code.
 bool replace_calls(const py::object& function, const py::function& make) {
   constexpr int kind = METH_VARARGS | METH_KEYWORDS;
   if (PyCFunction_CheckExact(function.ptr())) {
@@ -192,7 +192,7 @@ bool replace_calls(const py::object& function, const py::function& make) {
   }
   if (!Py_IS_TYPE(function.ptr(), &PyMethodDescr_Type)) return false;
   auto* const method = reinterpret_cast<PyMethodDescrObject*>(function.ptr());
-  if (method->d_method->ml_flags != kind) return false;
+  if (method->d_method->ml_flags != kind || replaced_method_count == kMostMethods) return false;
   replace_method(method, make);
   return true;
 }
