@@ -3,7 +3,7 @@
     python tools/commit_message.py [FILE]
 
 It judges the message in FILE, which git's commit-msg hook names. Without one it judges the commits
-since START: all that a shallow clone has, where that one isn't among them.
+since START; a clone without START has none. Messages of merges are git's own, and pass.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ def faults(message: str) -> list[str]:
     """Lists what a message lacks."""
     lines = message.partition("\n# ------------------------ >8")[0].splitlines()
     subject, *rest = [line.strip() for line in lines if not _NOT_SAID.match(line)] or [""]
+    if subject.startswith("Merge "):
+        return []
     found = [] if _SCOPE.match(subject) else ["a scope, as in `gemm: what changes`"]
     if rest[:1] != [""] or not any(rest):
         found.append("a body behind an empty line: why, and what was measured")
@@ -36,8 +38,9 @@ def git(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def commits() -> dict[str, str]:
     """The messages of the commits that are judged, by their short hashes."""
-    known = git("cat-file", "-e", START).returncode == 0
-    log = git("log", "--format=%h%n%B%x00", "HEAD", *([f"^{START}"] if known else []))
+    if git("cat-file", "-e", START).returncode != 0:
+        return {}
+    log = git("log", "--format=%h%n%B%x00", "HEAD", f"^{START}")
     log.check_returncode()
     entries = [entry.strip("\n").partition("\n") for entry in log.stdout.split("\0")]
     return {name: message for name, _, message in entries if name}
