@@ -10,7 +10,9 @@
 #if VECTORS > 1
 #define ROWS_AT_ONCE 8
 #elif STATE != STATE_ARG
-#ifdef OCL_DEVICE_GPU
+#if defined(OCL_DEVICE_GPU) && STATE == STATE_MOMENTS && STORAGE_SIZE(ACC) == 8
+#define ROWS_AT_ONCE 2  // a state of four columns has 26 registers of 64 bits
+#elif defined(OCL_DEVICE_GPU)
 #define ROWS_AT_ONCE 8
 #else
 #define ROWS_AT_ONCE 4

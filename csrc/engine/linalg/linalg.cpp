@@ -9,8 +9,6 @@ namespace ocl::linalg {
 
 namespace {
 
-constexpr int64_t kTriangle = 32;  // rows of a triangle that is solved in registers
-
 const KernelFamily triangular_family{"linalg/triangular.cl", "triangular_solve"};
 const KernelFamily columns_family{"linalg/triangular_columns.cl", "triangular_columns"};
 const KernelFamily rows_family{"linalg/triangular_columns.cl", "triangular_rows"};
@@ -18,6 +16,12 @@ const KernelFamily rows_family{"linalg/triangular_columns.cl", "triangular_rows"
 gemm::Operand operand_of(const MatrixBatch& matrices) {
   return {matrices.data,          matrices.dtype,        matrices.row_stride,
           matrices.column_stride, matrices.batch_stride, matrices.conjugate};
+}
+
+/// Rows of a triangle that is solved in registers: a GPU's work-item has them for 16 complex
+/// numbers.
+int64_t rows_in_registers(const MatrixBatch& b) {
+  return !current_queue(b.device).device().is_cpu() && c10::isComplexType(b.dtype) ? 16 : 32;
 }
 
 /// A triangular system.
@@ -36,7 +40,7 @@ const char* refuse_columns(const Plan& plan) {
   if (vector_lanes(b) == 1) return "no CPU, or right-hand sides that don't lie by columns";
   if (a.row_stride != 1 && a.column_stride != 1) return "a matrix whose elements lie apart";
   const int64_t bytes = a.rows * a.rows * static_cast<int64_t>(c10::elementSize(a.dtype));
-  return b.rows > kTriangle &&
+  return b.rows > rows_in_registers(b) &&
                  bytes > device_row(current_queue(b.device).device()).first_cache_bytes
              ? "more than the first cache holds"
              : nullptr;
@@ -59,15 +63,16 @@ void run_group(Plan& plan) {
   // A vector's columns per group on a CPU; a single column is better off without idle lanes.
   const size_t most = group_of_lanes(device);
   const size_t local = b.columns == 1 ? 1 : most;
-  launch(triangular_family.get(device, {{"C", tag(b.dtype)}, {"SIZE", kTriangle}}), queue,
-         columns_range(b, local), Pointer{a.data}, Pointer{b.data}, strides_of(a), strides_of(b),
-         static_cast<uint32_t>(b.rows), static_cast<uint32_t>(b.columns), plan.flags());
+  launch(triangular_family.get(device, {{"C", tag(b.dtype)}, {"SIZE", rows_in_registers(b)}}),
+         queue, columns_range(b, local), Pointer{a.data}, Pointer{b.data}, strides_of(a),
+         strides_of(b), static_cast<uint32_t>(b.rows), static_cast<uint32_t>(b.columns),
+         plan.flags());
 }
 
 void run_halves(Plan& plan) {
   const auto& [a, b, upper, unit] = plan;
   const int64_t n = b.rows;
-  const int64_t half = half_of(n, kTriangle), rest = n - half;
+  const int64_t half = half_of(n, rows_in_registers(b)), rest = n - half;
   const MatrixBatch first = b.block(0, 0, half, b.columns);
   const MatrixBatch second = b.block(half, 0, rest, b.columns);
   const MatrixBatch a11 = a.block(0, 0, half, half), a22 = a.block(half, half, rest, rest);
@@ -86,11 +91,14 @@ constexpr Implementation<Plan> by_columns{"columns", refuse_columns, run_columns
 constexpr Implementation<Plan> by_group{
     "group",
     [](const Plan& plan) {
-      return plan.b.rows > kTriangle ? "more rows than registers hold" : nullptr;
+      return plan.b.rows > rows_in_registers(plan.b) ? "more rows than registers hold" : nullptr;
     },
     run_group};
 constexpr Implementation<Plan> by_halves{
-    "halves", [](const Plan& plan) { return plan.b.rows <= kTriangle ? "few rows" : nullptr; },
+    "halves",
+    [](const Plan& plan) {
+      return plan.b.rows <= rows_in_registers(plan.b) ? "few rows" : nullptr;
+    },
     run_halves};
 constexpr const Implementation<Plan>* kImplementations[] = {&by_columns, &by_group, &by_halves};
 
