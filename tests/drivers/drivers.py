@@ -76,6 +76,8 @@ def prepare(driver, folder):
     environment = inherited | driver.environment | {"TORCH_OCL_DEVICES": driver.device}
     if driver.tune_as:
         environment["TORCH_OCL_TUNE_AS"] = driver.tune_as
+    # What a check leaves out is not left out elsewhere, and drivers of one name have programs apart.
+    environment["TORCH_OCL_CACHE_DIR"] = str(folder / driver.name / "cache")
     if not driver.suite:
         return [sys.executable], environment
     name, root = _unpacked(driver, driver.suite, folder)
@@ -87,8 +89,6 @@ def prepare(driver, folder):
         # An installed driver of the same name in one process with this one would crash both.
         "OCL_ICD_VENDORS": f"{vendors}/",
         "DRIVER_ROOTS": f"{files}:{root}",
-        # Programs on disk are those of the installed drivers.
-        "TORCH_OCL_CACHE_DIR": str(folder / name / "cache"),
     }
     for vulkan in root.glob("usr/share/vulkan/icd.d/lvp_icd*.json"):
         environment["VK_DRIVER_FILES"] = str(_own_vulkan(vulkan, root, folder / name))

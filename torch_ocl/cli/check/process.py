@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 
 _START_SECONDS = 600  # importing torch on a busy machine
@@ -98,12 +99,23 @@ class Runner:
             process.stdin.flush()
         except BrokenPipeError:
             return self._end(process)
-        if not select.select([process.stdout], [], [], seconds)[0]:
+        if not self._answers(process, seconds):
             process.kill()
             self._end(process)
-            return {"fault": f"hangs: there was no answer for {seconds:g} s"}
+            return {"fault": f"hangs: there was no sign of life for {seconds:g} s"}
         answer = process.stdout.readline()
         return json.loads(answer) if answer.endswith(b"\n") else self._end(process)
+
+    def _answers(self, process: subprocess.Popen[bytes], seconds: float) -> bool:
+        """Waits while the process builds programs and launches kernels, which it says."""
+        said, last = 0, time.monotonic()
+        while time.monotonic() < last + seconds:
+            if select.select([process.stdout], [], [], min(seconds, 0.5))[0]:
+                return True
+            before, said = said, os.fstat(self._said.fileno()).st_size
+            if said != before:
+                last = time.monotonic()
+        return False
 
     def _end(self, process: subprocess.Popen[bytes]) -> dict:
         code = process.wait()
