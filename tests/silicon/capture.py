@@ -88,7 +88,8 @@ def read(captured):
             launches[name].append(Launch(kernel, sizes[:3], sizes[3], sizes[4:]))
     found = [Program(captured / f"{name}.cl", tuple(of)) for name, of in launches.items()]
     # A sample stays the same when a kernel's text changes: names are hashes of texts.
-    return sorted((p for p in found if p.path.exists()), key=lambda p: (p.file, p.own_options, p.name))
+    there = (program for program in found if program.path.exists())
+    return sorted(there, key=lambda p: (p.file, p.own_options, p.name))
 
 
 def sample(programs, count):
