@@ -18,13 +18,13 @@
 namespace ocl {
 
 /// An implementation that is left out on a device. Lists of them end with a null name; they and
-/// their texts stay for ever.
+/// their reasons stay for ever.
 struct LeftOutName {
   const char* name;
   const char* reason;
 };
 
-/// One way to do what a plan asks for. Engines whose implementations need more derive from it.
+/// An entry of an engine's list. Engines whose implementations need more derive from it.
 template <class Plan>
 struct Implementation {
   const char* name;

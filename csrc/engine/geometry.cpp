@@ -32,7 +32,7 @@ int order_dimensions(Dimension* dims, int count) {
   return count == 0 ? 0 : last + 1;
 }
 
-int64_t product(const Dimension* dims, int count) {
+int64_t elements_of(const Dimension* dims, int count) {
   int64_t n = 1;
   for (int i = 0; i < count; ++i) n *= dims[i].size;
   return n;
@@ -63,8 +63,8 @@ bool Geometry::column_first(int64_t element_size) {
   return false;
 }
 
-int64_t Geometry::outputs() const { return product(kept.data(), kept_count); }
+int64_t Geometry::outputs() const { return elements_of(kept.data(), kept_count); }
 
-int64_t Geometry::reduced_elements() const { return product(reduced.data(), reduced_count); }
+int64_t Geometry::reduced_elements() const { return elements_of(reduced.data(), reduced_count); }
 
 }  // namespace ocl::reduce

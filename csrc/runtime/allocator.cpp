@@ -27,12 +27,12 @@ std::array<std::atomic<DeviceCache*>, kMaxDevices> caches{};
 std::atomic<bool> exiting{false};
 
 double initial_fraction() {
-  const char* text = std::getenv("TORCH_OCL_MEMORY_FRACTION");
-  if (!text || !*text) return 1.0;
+  const char* setting = std::getenv("TORCH_OCL_MEMORY_FRACTION");
+  if (!setting || !*setting) return 1.0;
   char* end = nullptr;
-  const double fraction = std::strtod(text, &end);
+  const double fraction = std::strtod(setting, &end);
   TORCH_CHECK_VALUE(*end == '\0' && fraction > 0.0 && fraction <= 1.0,
-                    "TORCH_OCL_MEMORY_FRACTION must be in (0, 1], got '", text, "'");
+                    "TORCH_OCL_MEMORY_FRACTION must be in (0, 1], got '", setting, "'");
   return fraction;
 }
 

@@ -26,12 +26,12 @@ std::vector<std::string>& command() {
 }
 
 std::string read_all(int descriptor) {
-  std::string text;
+  std::string output;
   char buffer[4096];
   for (;;) {
     const ssize_t size = read(descriptor, buffer, sizeof buffer);
-    if (size > 0) text.append(buffer, static_cast<size_t>(size));
-    if (size == 0 || (size < 0 && errno != EINTR)) return text;
+    if (size > 0) output.append(buffer, static_cast<size_t>(size));
+    if (size == 0 || (size < 0 && errno != EINTR)) return output;
   }
 }
 

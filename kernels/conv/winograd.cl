@@ -375,7 +375,7 @@ static ALWAYS_INLINE V store_edge(const Strip strip, private const V* sums, priv
 }
 
 /// Sums over the channels, and what they make. Global size: n / NR, strips / block, groups.
-kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_product(
+kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd_sums(
     global const char* input, const ulong input_offset, global const char* weight,
     const ulong weight_offset, global const char* panels_base, const ulong panels_offset,
     global const char* tiles_base, const ulong tiles_offset, global const char* bias,

@@ -96,10 +96,11 @@ KERNEL channels_last_moments(global const char* x, const ulong x_offset, global 
   if (part == 0) STOREV_TO(ACC, ORIGINS(partial), vector, common);
 }
 
-KERNEL channels_last_products(global const char* grad, const ulong grad_offset,
-                              global const char* x, const ulong x_offset, global const char* means,
-                              const ulong means_offset, global char* partial,
-                              const ulong partial_offset, const ChannelArguments args) {
+KERNEL channels_last_gradient_sums(global const char* grad, const ulong grad_offset,
+                                   global const char* x, const ulong x_offset,
+                                   global const char* means, const ulong means_offset,
+                                   global char* partial, const ulong partial_offset,
+                                   const ChannelArguments args) {
   local VECTOR shared[ROWS * VECTORS];
   FIND_PLACE
   partial += partial_offset;

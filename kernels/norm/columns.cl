@@ -87,11 +87,11 @@ kernel ITEM_BY_ITEM void column_moments(global const char* x, const ulong x_offs
   store(ACC, sums + (ulong)channel * STORAGE_SIZE(ACC), 0, total);           \
   store(ACC, sums + (ulong)(args.channels + channel) * STORAGE_SIZE(ACC), 0, total_product);
 
-kernel ITEM_BY_ITEM void column_products(global const char* grad, const ulong grad_offset,
-                                         global const char* x, const ulong x_offset,
-                                         global const char* means, const ulong means_offset,
-                                         global char* partial, const ulong partial_offset,
-                                         const ChannelArguments args) {
+kernel ITEM_BY_ITEM void column_gradient_sums(global const char* grad, const ulong grad_offset,
+                                              global const char* x, const ulong x_offset,
+                                              global const char* means, const ulong means_offset,
+                                              global char* partial, const ulong partial_offset,
+                                              const ChannelArguments args) {
   FIND_TILE
   grad += grad_offset;
   x += x_offset;

@@ -68,11 +68,11 @@ kernel ITEM_BY_ITEM void plane_moments(global const char* x, const ulong x_offse
   }
 }
 
-kernel ITEM_BY_ITEM void plane_products(global const char* grad, const ulong grad_offset,
-                                        global const char* x, const ulong x_offset,
-                                        global const char* means, const ulong means_offset,
-                                        global char* partial, const ulong partial_offset,
-                                        const ChannelArguments args) {
+kernel ITEM_BY_ITEM void plane_gradient_sums(global const char* grad, const ulong grad_offset,
+                                             global const char* x, const ulong x_offset,
+                                             global const char* means, const ulong means_offset,
+                                             global char* partial, const ulong partial_offset,
+                                             const ChannelArguments args) {
   DECLARE_SHARED;
   FIND_CHANNEL
   grad += grad_offset;

@@ -167,12 +167,12 @@ Engine engine{"attention", kAll};
 
 std::string describe(const Plan& plan) {
   const at::Tensor &query = plan.problem.query, &value = plan.problem.value;
-  std::string text = plan.gradients == nullptr ? "attention" : "attention backward";
+  std::string line = plan.gradients == nullptr ? "attention" : "attention backward";
   for (const int64_t size : {query.size(0), query.size(1), query.size(2), plan.problem.key.size(2),
                              query.size(3), value.size(3)}) {
-    text += (text.back() >= 'a' ? " " : "x") + std::to_string(size);
+    line += (line.back() >= 'a' ? " " : "x") + std::to_string(size);
   }
-  return text + " " + plan.in;
+  return line + " " + plan.in;
 }
 
 /// One query of several heads that share a key, as several queries of one head.

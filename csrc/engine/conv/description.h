@@ -68,8 +68,7 @@ struct Description {
   const void* bias_data() const { return bias.defined() ? bias.const_data_ptr() : nullptr; }
 };
 
-/// One way to do what a description asks for. implementations.cpp has the lists by pass and kind of
-/// device.
+/// implementations.cpp has the lists by pass and kind of device.
 using Implementation = ocl::Implementation<Description>;
 extern Engine engine;
 extern const Implementation space_to_depth, bfloat16_parts, bfloat16x3, implicit_gemm,

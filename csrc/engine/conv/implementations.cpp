@@ -83,10 +83,10 @@ std::span<const Implementation* const> implementations(const Description& descri
   }
 }
 
-std::string joined(at::IntArrayRef sizes) {
-  std::string text;
-  for (const int64_t size : sizes) text += (text.empty() ? "" : "x") + std::to_string(size);
-  return text;
+std::string shape_of(at::IntArrayRef sizes) {
+  std::string shape;
+  for (const int64_t size : sizes) shape += (shape.empty() ? "" : "x") + std::to_string(size);
+  return shape;
 }
 
 /// A number for each axis, of which the last `axes` are the tensors'; nothing if it is the usual.
@@ -94,7 +94,7 @@ std::string setting(const char* name, const std::array<int64_t, kAxes>& values, 
                     int64_t usual) {
   const at::IntArrayRef own = at::IntArrayRef(values).slice(kAxes - axes);
   const bool all = std::ranges::all_of(own, [&](int64_t value) { return value == usual; });
-  return all ? "" : std::string(", ") + name + " " + joined(own);
+  return all ? "" : std::string(", ") + name + " " + shape_of(own);
 }
 
 const char* layout_of(const at::Tensor& tensor) {
@@ -108,8 +108,8 @@ std::string describe(const Description& description) {
   const size_t axes = static_cast<size_t>(description.in.tensor.dim()) - 2;
   const std::string in = layout_of(description.in.tensor), out = layout_of(description.out.tensor);
   return std::string("convolution ") + kPasses[static_cast<size_t>(description.pass)] + " " +
-         joined(description.in.tensor.sizes()) + " with " +
-         joined(description.weight.tensor.sizes()) + " " + tag(description.in.dtype) +
+         shape_of(description.in.tensor.sizes()) + " with " +
+         shape_of(description.weight.tensor.sizes()) + " " + tag(description.in.dtype) +
          setting("stride", w.stride, axes, 1) + setting("padding", w.pad, axes, 0) +
          setting("dilation", w.dilation, axes, 1) +
          (w.groups > 1 ? ", groups " + std::to_string(w.groups) : "") + ", " +

@@ -83,7 +83,7 @@ const char* refuse(const Description& description) {
 
 const KernelFamily weight_family{"conv/winograd.cl", "winograd_weight"};
 const KernelFamily input_family{"conv/winograd.cl", "winograd_input"};
-const KernelFamily product_family{"conv/winograd.cl", "winograd_product"};
+const KernelFamily sums_family{"conv/winograd.cl", "winograd_sums"};
 
 /// The sizes and strides but for those of a few images, which may lie in a copy.
 WinogradArguments arguments_of(const Description& description, const Geometry& g) {
@@ -139,7 +139,6 @@ void run(Description& description) {
   const gemm::PackedParameters parameters =
       gemm::parameters_of(device, sizeof(float), false).packed;
   const Geometry g = geometry_of(description);
-  const auto& [pad, image_lines, tiles, strip, strips, line_tiles, reach] = g;
 
   WinogradArguments p = arguments_of(description, g);
   const char* const window = first_of_window(description);
@@ -155,12 +154,12 @@ void run(Description& description) {
   const int64_t shared = panel_bytes > device_row(device).reread_bytes ? kMostStrips : 1;
   p.strips = static_cast<uint32_t>(shared);
   const int64_t lanes =
-      std::min<int64_t>(parameters.width, std::bit_floor(static_cast<uint64_t>(line_tiles)));
+      std::min<int64_t>(parameters.width, std::bit_floor(static_cast<uint64_t>(g.line_tiles)));
   const int64_t wanted_items = items_of_cores(device, 2);
 
-  const int64_t step = images_at_a_time(device, in.size[0], copy_bytes(in, reach));
-  const int64_t line_bytes = kPoints * line_tiles * in.size[1] * int64_t{sizeof(float)};
-  const int64_t lines_at_once = images_at_a_time(device, step * image_lines, line_bytes);
+  const int64_t step = images_at_a_time(device, in.size[0], copy_bytes(in, g.reach));
+  const int64_t line_bytes = kPoints * g.line_tiles * in.size[1] * int64_t{sizeof(float)};
+  const int64_t lines_at_once = images_at_a_time(device, step * g.image_lines, line_bytes);
   const int64_t panels_bytes = w.groups * panels * panel_bytes;
   const c10::DataPtr memory =
       allocator()->allocate(static_cast<size_t>(panels_bytes + lines_at_once * line_bytes));
@@ -169,13 +168,13 @@ void run(Description& description) {
 
   for (int64_t image = 0; image < in.size[0]; image += step) {
     const int64_t images = std::min(step, in.size[0] - image);
-    const Source source = source_of(in, image, images, reach);
+    const Source source = source_of(in, image, images, g.reach);
     p.in_image = source.stride[0];
     p.in_channel = source.stride[1];
     p.in_row = source.stride[3];
     p.in_column = source.stride[4];
     const char* origin =
-        source.data - (pad[0] * p.in_row + pad[1] * p.in_column) * int64_t{sizeof(float)};
+        source.data - (g.pad[0] * p.in_row + g.pad[1] * p.in_column) * int64_t{sizeof(float)};
     const char* const result = advance(out.data, out.dtype, image * out.stride[0]);
     const Pointer addend{bias != nullptr ? bias : result};
     // Each kernel has a program of its own, for they depend on different parameters.
@@ -189,15 +188,15 @@ void run(Description& description) {
                                           {"LANES", run_of_tiles},
                                           {"CHANNELS_LAST", source.channels_last},
                                           {"ONLY", 2}}};
-    const std::array<Define, 9> of_product{{{"C", "f32"},
-                                            {"IN", tag(weight.dtype)},
-                                            {"OUT", tag(out.dtype)},
-                                            {"WIDTH", parameters.width},
-                                            {"MR", strip},
-                                            {"NV", vectors},
-                                            {"CHANNELS_LAST", source.channels_last},
-                                            {"RESULT_LAST", out.stride[1] == 1},
-                                            {"ONLY", 3}}};
+    const std::array<Define, 9> of_sums{{{"C", "f32"},
+                                         {"IN", tag(weight.dtype)},
+                                         {"OUT", tag(out.dtype)},
+                                         {"WIDTH", parameters.width},
+                                         {"MR", g.strip},
+                                         {"NV", vectors},
+                                         {"CHANNELS_LAST", source.channels_last},
+                                         {"RESULT_LAST", out.stride[1] == 1},
+                                         {"ONLY", 3}}};
     if (image == 0) {
       p.block = static_cast<uint32_t>(
           std::clamp<int64_t>(w.groups * panels * channels / wanted_items, 1, channels));
@@ -205,20 +204,20 @@ void run(Description& description) {
              items(ceil_div(channels, p.block), panels, w.groups), Pointer{window},
              Pointer{panels_at}, p);
     }
-    for (int64_t line = 0; line < images * image_lines; line += lines_at_once) {
-      const int64_t lines = std::min(lines_at_once, images * image_lines - line);
+    for (int64_t line = 0; line < images * g.image_lines; line += lines_at_once) {
+      const int64_t lines = std::min(lines_at_once, images * g.image_lines - line);
       p.first_line = static_cast<uint32_t>(line);
       p.lines = static_cast<uint32_t>(lines);
-      const int64_t parts = source.channels_last ? line_tiles : in.size[1];
+      const int64_t parts = source.channels_last ? g.line_tiles : in.size[1];
       p.block = static_cast<uint32_t>(std::clamp<int64_t>(lines * parts / wanted_items, 1, parts));
       launch(input_family.get(device, of_input), queue, items(ceil_div(parts, p.block), lines, 1),
              Pointer{origin}, Pointer{tiles_at}, p);
-      const int64_t all = ceil_div(lines * strips, shared);
+      const int64_t all = ceil_div(lines * g.strips, shared);
       p.block = static_cast<uint32_t>(
           std::clamp<int64_t>(all * panels * w.groups / wanted_items, 1, 64 / shared) * shared);
       p.position0 = static_cast<uint64_t>(image * positions);
-      launch_with(epilogue, family_with(epilogue, product_family).get(device, of_product), queue,
-                  items(panels, ceil_div(lines * strips, p.block), w.groups), Pointer{origin},
+      launch_with(epilogue, family_with(epilogue, sums_family).get(device, of_sums), queue,
+                  items(panels, ceil_div(lines * g.strips, p.block), w.groups), Pointer{origin},
                   Pointer{window}, Pointer{panels_at}, Pointer{tiles_at}, addend, Pointer{result},
                   p);
     }

@@ -90,22 +90,25 @@ void check_forced_tile() { forced_tile(); }
 
 TileChoice cheapest_tile(const TileSearch& search, std::span<const TileShape> shapes, uint64_t fits,
                          const TileModel& model) {
-  const auto& [device, m, n, k, batch, least, most, least_part, launch_cost, terms] = search;
-  const int64_t units = device.properties().compute_units;
+  const TileSearch& s = search;
+  const int64_t least = s.least_splits, most = std::max(least, s.most_splits);
+  const int64_t units = s.device.properties().compute_units;
   TileChoice best;
   double best_cost = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
     const TileShape& shape = shapes[i];
     if ((fits >> i & 1) == 0) continue;
-    const int64_t tiles = ceil_div(m, shape.m) * ceil_div(n, shape.n) * batch;
-    for (int64_t splits = least; splits <= std::max(least, most); splits *= 2) {
-      const int64_t part = ceil_div(k, splits);
-      if (splits > least && (part < least_part || tiles * splits > groups_of_units(device))) break;
-      double cost = tile_cost(shape, model, tiles * splits, part * terms, device);
+    const int64_t tiles = ceil_div(s.m, shape.m) * ceil_div(s.n, shape.n) * s.batch;
+    for (int64_t splits = least; splits <= most; splits *= 2) {
+      const int64_t part = ceil_div(s.k, splits);
+      if (splits > least && (part < s.least_part || tiles * splits > groups_of_units(s.device))) {
+        break;
+      }
+      double cost = tile_cost(shape, model, tiles * splits, part * s.terms, s.device);
       if (splits > 1) {
-        const double parts = static_cast<double>(splits * batch * m * n);
+        const double parts = static_cast<double>(splits * s.batch * s.m * s.n);
         cost +=
-            model.split_launches * launch_cost + parts * model.part / static_cast<double>(units);
+            model.split_launches * s.launch_cost + parts * model.part / static_cast<double>(units);
       }
       if (best.index < 0 || cost < best_cost) {
         best = {static_cast<int>(i), splits};

@@ -60,21 +60,21 @@ struct Key {
     return std::string("gemm_") + a_tag + "_" + b_tag + "_" + out_tag + (tf32 != 0 ? "_tf32" : "");
   }
   std::string problem() const {
-    std::string text = {a_layout, b_layout, out_layout};
+    std::string key = {a_layout, b_layout, out_layout};
     const auto add = [&](const char* name, uint32_t size) {
-      text += std::string("_") + name + std::to_string(size);
+      key += std::string("_") + name + std::to_string(size);
     };
     add("m", m);
     add("n", n);
     add("k", k);
     add("b", batch);
-    if (!a_aligned) text += "_unaligned_a";
-    if (!b_aligned) text += "_unaligned_b";
-    if (a_shared) text += "_shared_a";
-    if (b_shared) text += "_shared_b";
-    if (addend) text += "_add";
-    if (activation != 0) text += activation == 1 ? "_relu" : "_gelu";
-    return text;
+    if (!a_aligned) key += "_unaligned_a";
+    if (!b_aligned) key += "_unaligned_b";
+    if (a_shared) key += "_shared_a";
+    if (b_shared) key += "_shared_b";
+    if (addend) key += "_add";
+    if (activation != 0) key += activation == 1 ? "_relu" : "_gelu";
+    return key;
   }
 };
 

@@ -16,7 +16,7 @@ namespace {
 const KernelFamily places_family{"index/reduce_sorted.cl", "index_places"};
 const KernelFamily combine_family{"index/reduce_sorted.cl", "index_combine"};
 
-int64_t product(const Problem& problem, const Dimensions& dimensions) {
+int64_t count_of(const Problem& problem, const Dimensions& dimensions) {
   int64_t n = 1;
   for (int i = 0; i < dimensions.count; ++i) n *= problem.size[dimensions.of[i]];
   return n;
@@ -39,7 +39,7 @@ const char* refuse(const ReducePlan& plan) {
   if (c10::isFloat8Type(plan.problem.dtype)) return "float8, of which every sum is rounded";
   Dimensions elements, shared;
   split(plan, elements, shared);
-  const int64_t n = product(plan.problem, elements);
+  const int64_t n = count_of(plan.problem, elements);
   if (n < device_row(plan.device()).sorted_indices) return "few elements";
   if (n > std::numeric_limits<int32_t>::max()) return "2^31 elements or more";
   return elements.count > plan.problem.max_reduce_dims() ? "too many dimensions" : nullptr;

@@ -95,18 +95,18 @@ const KernelFamily gradients_family{"norm/channels.cl", "channel_gradients"};
 
 /// The kernels of an implementation, those for the sums and those for the elements.
 struct Families {
-  KernelFamily moments, products, normalize, gradient;
+  KernelFamily moments, gradient_sums, normalize, gradient;
 };
 const Families plane_families{{"norm/planes.cl", "plane_moments"},
-                              {"norm/planes.cl", "plane_products"},
+                              {"norm/planes.cl", "plane_gradient_sums"},
                               {"norm/planes.cl", "plane_normalize"},
                               {"norm/planes.cl", "plane_gradient"}};
 const Families column_families{{"norm/columns.cl", "column_moments"},
-                               {"norm/columns.cl", "column_products"},
+                               {"norm/columns.cl", "column_gradient_sums"},
                                {"norm/columns.cl", "column_normalize"},
                                {"norm/columns.cl", "column_gradient"}};
 const Families channels_last_families{{"norm/channels_last.cl", "channels_last_moments"},
-                                      {"norm/channels_last.cl", "channels_last_products"},
+                                      {"norm/channels_last.cl", "channels_last_gradient_sums"},
                                       {"norm/channels_last.cl", "channels_last_normalize"},
                                       {"norm/channels_last.cl", "channels_last_gradient"}};
 
@@ -196,8 +196,8 @@ void run_steps(ChannelPlan& plan, const Setup& setup) {
     arguments.part = static_cast<uint32_t>(setup.sums.part);
     arguments.parts = static_cast<uint32_t>(ceil_div(plan.count, setup.sums.part));
     partial = plan.allocate(int64_t{2} * arguments.parts + 1);
-    Kernel& kernel =
-        kernel_of(plan, forward ? setup.families.moments : setup.families.products, setup.defines);
+    Kernel& kernel = kernel_of(
+        plan, forward ? setup.families.moments : setup.families.gradient_sums, setup.defines);
     if (forward) {
       launch(kernel, queue, setup.sums.range, Pointer{plan.x.const_data_ptr()},
              Pointer{partial.get()}, arguments);

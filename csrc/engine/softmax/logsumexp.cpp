@@ -127,9 +127,9 @@ bool logsumexp(const at::Tensor& input, int64_t outer, int64_t length, int64_t i
     plan.share = share_row(plan.device(), length, plan.width, input.element_size());
   }
   plan.items = rows ? outer * plan.share.items : outer * ceil_div(inner, plan.width);
-  for (const Implementation<Plan>* way : {&by_rows, &by_columns}) {
-    if (!accepts(engine, *way, plan, describe)) continue;
-    way->run(plan);
+  for (const Implementation<Plan>* implementation : {&by_rows, &by_columns}) {
+    if (!accepts(engine, *implementation, plan, describe)) continue;
+    implementation->run(plan);
     return true;
   }
   return false;

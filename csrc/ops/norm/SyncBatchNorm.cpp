@@ -139,15 +139,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_norm_backward_r
   const auto options = input.options().dtype(statistics_dtype(input));
   const norm::ChannelVectors saved{
       {}, {}, mean.to(options).contiguous(), invstd.to(options).contiguous()};
-  const at::Tensor products = at::empty({input.size(1)}, options);
-  at::Tensor sum_dy = at::empty_like(products);
+  const at::Tensor weight_sums = at::empty({input.size(1)}, options);
+  at::Tensor sum_dy = at::empty_like(weight_sums);
   norm::channel_backward(grad.contiguous(format), input.contiguous(format), saved, true, 0, {},
-                         products, sum_dy);
+                         weight_sums, sum_dy);
   at::Tensor sum_dy_xmu, grad_weight, grad_bias;
-  if (input_g) sum_dy_xmu = products.div(saved.var);
+  if (input_g) sum_dy_xmu = weight_sums.div(saved.var);
   const c10::ScalarType parameter =
       weight && weight->defined() ? weight->scalar_type() : input.scalar_type();
-  if (weight_g) grad_weight = products.to(parameter);
+  if (weight_g) grad_weight = weight_sums.to(parameter);
   if (bias_g) grad_bias = sum_dy.to(parameter, /*non_blocking=*/false, /*copy=*/true);
   return {input_g ? sum_dy : at::Tensor(), sum_dy_xmu, grad_weight, grad_bias};
 }
