@@ -1,4 +1,4 @@
-// Lanes of vectors that are the same on all CPUs.
+// Vectors that are the same on all CPUs, and on all GPUs.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -7,8 +7,14 @@
 
 namespace ocl {
 
-/// Elements of a CPU's longest vector, which has 64 bytes. Compilers split it where registers are
-/// shorter. vector_lanes() (device_table.h) has those of the device's registers.
-inline size_t longest_lanes(c10::ScalarType dtype) { return 64 / c10::elementSize(dtype); }
+/// Bytes of a CPU's longest vector, and of one that a GPU moves at a time. torch.compile has them
+/// from here (torch_ocl/inductor/plan/sizes.py).
+inline constexpr size_t kCpuVectorBytes = 64, kGpuVectorBytes = 16;
+
+/// Elements of a CPU's longest vector. Compilers split it where registers are shorter.
+/// vector_lanes() (device_table.h) has those of the device's registers.
+inline size_t longest_lanes(c10::ScalarType dtype) {
+  return kCpuVectorBytes / c10::elementSize(dtype);
+}
 
 }  // namespace ocl

@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <functional>
 #include <memory>
@@ -13,9 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "engine/attention/plan.h"
 #include "engine/conv/epilogue.h"
 #include "engine/epilogue.h"
 #include "engine/gemm/gemm.h"
+#include "engine/lanes.h"
 #include "engine/modified_kernels.h"
 #include "opencl/error.h"
 #include "opencl/platform.h"
@@ -23,6 +26,7 @@
 #include "ops/linalg/GemmEpilogue.h"
 #include "python/bindings.h"
 #include "python/errors.h"
+#include "runtime/device_guard.h"
 
 namespace py = pybind11;
 
@@ -129,6 +133,18 @@ py::object fused_convolution(const std::string& text, int lanes, size_t tensors,
 void bind_fused_product(py::module_& module) {
   module.def("fused_product", &fused_product);
   module.def("fused_convolution", &fused_convolution);
+  module.attr("CPU_VECTOR_BYTES") = kCpuVectorBytes;
+  module.attr("GPU_VECTOR_BYTES") = kGpuVectorBytes;
+  module.attr("SKINNY_COLUMNS") = gemm::kSkinnyColumns;
+  module.attr("SKINNY_RESULTS") = gemm::kSkinnyResults;
+  module.attr("MOST_PIECES") = gemm::kMostPieces;
+  module.def("vector_bytes",
+             [](int index) { return attention::register_bytes(device(checked_index(index))); });
+  module.def("prefers_dots", [](int index, at::ScalarType a, at::ScalarType b, at::ScalarType out,
+                                int64_t few, int64_t k) {
+    const DeviceGuard guard(checked_index(index));
+    return gemm::prefers_dots(a, b, out, few, k);
+  });
   module.def("convolution_takes_other_tensors", [](int index, bool channels_last, bool depthwise) {
     return conv::takes_other_tensors(device(index), channels_last, depthwise);
   });

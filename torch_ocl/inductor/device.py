@@ -26,9 +26,10 @@ def is_cpu_form(index: int) -> bool:
     return bool(_properties(index)["type"] == "cpu")
 
 
+@functools.cache
 def vector_bytes(index: int) -> int:
     """Bytes of a CPU's vector register, as the engines take it."""
-    return min(max(int(_properties(index)["vector_width_float"]) * 4, 16), 64)
+    return int(_C.vector_bytes(index))
 
 
 @functools.cache

@@ -18,10 +18,9 @@ namespace {
 
 /// The most lanes of an epilogue's functions: torch_ocl/inductor/templates/convolutions.py.
 int lanes_of(at::ScalarType dtype, bool cpu) {
-  constexpr size_t kGpuBytes = 16;
   if (cpu) return static_cast<int>(longest_lanes(at::toOpMathType(dtype)));
   const size_t bytes = c10::elementSize(dtype);
-  return bytes <= 4 ? static_cast<int>(kGpuBytes / bytes) : 1;
+  return bytes <= 4 ? static_cast<int>(kGpuVectorBytes / bytes) : 1;
 }
 
 const ModifiedKernels& make_kernels(at::ScalarType dtype, int lanes, bool adds) {

@@ -192,6 +192,16 @@ bool takes_k_blocking(const Description& description) {
   return plan.device.is_cpu() && k_blocking.refuse(plan) == nullptr;
 }
 
+bool prefers_dots(ScalarType a, ScalarType b, ScalarType out, int64_t few, int64_t k) {
+  Description d;
+  d.m = d.n = few;
+  d.k = k;
+  d.a = {nullptr, a, k, 1};
+  d.b = {nullptr, b, 1, k};
+  d.out.dtype = out;
+  return prefers_dots(make_plan(d));
+}
+
 bool wants_contiguous_k(const Description& description) {
   // A copied float is worth that many terms.
   constexpr int64_t kLeastSize = 64, kLeastUses = 512;

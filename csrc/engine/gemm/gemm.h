@@ -19,6 +19,7 @@ struct Windows;
 
 /// Further tensors with columns of b, with the strides of the first. `second` and `third` are the
 /// first columns there: n where there is none.
+inline constexpr size_t kMostPieces = 3;
 struct PiecesOfB {
   const void *second_data = nullptr, *third_data = nullptr;
   int64_t second = 0, third = 0;
@@ -72,6 +73,16 @@ void run(const Description& description, const Epilogue* epilogue = nullptr);
 /// Whether run() on a CPU reads the operands once and packs nothing large: few rows and columns
 /// over a long k (kernels/gemm/k_blocking.cl).
 bool takes_k_blocking(const Description& description);
+
+/// Rows or columns for which every device has kernels that read the other operand once, as it lies
+/// (kernels/gemm/skinny_*.cl, group_*.cl). Their sums are no vectors of columns: an epilogue
+/// follows in a launch of its own where there are more results than that.
+inline constexpr uint32_t kSkinnyColumns = 8, kSkinnyResults = 2048;
+
+/// Whether a CPU takes dot products of the operands as they lie, contiguous along k, where `few` is
+/// the lesser of m and n.
+bool prefers_dots(c10::ScalarType a, c10::ScalarType b, c10::ScalarType out, int64_t few,
+                  int64_t k);
 
 /// run() for a b whose columns lie in several tensors. False, and nothing is enqueued, where no
 /// kernel takes it: they take few rows, and columns that are contiguous.

@@ -10,9 +10,6 @@ namespace ocl::gemm {
 
 namespace {
 
-/// The most columns that the skinny kernels take.
-constexpr int kSkinnyColumns = 8;
-
 /// TORCH_OCL_GEMM_WORKSPACE (bytes) serves the tests of the blocked path.
 int64_t max_workspace() {
   static const int64_t bytes = positive_number("TORCH_OCL_GEMM_WORKSPACE", int64_t{512} << 20);
@@ -29,7 +26,7 @@ Parameters parameters_of(const Device& device, size_t compute_size, bool complex
   Parameters parameters{};
   parameters.packed = {width, row.packed_rows, row.packed_vectors, row.packed_kc,
                        row.packed_block_bytes};
-  parameters.skinny = {complex ? 1 : width, row.skinny_rows, row.skinny_local, kSkinnyColumns};
+  parameters.skinny = {complex ? 1 : width, row.skinny_rows, row.skinny_local};
   parameters.max_workspace = max_workspace();
   return parameters;
 }

@@ -18,7 +18,7 @@ struct PackedParameters {
 /// The skinny kernels: rows per work-item (vectors of rows for the axpy one) of `width` elements;
 /// `local` work-items per row where a work-group shares it.
 struct SkinnyParameters {
-  int width, rows, local, max_columns;
+  int width, rows, local;
 };
 
 /// The kernels with tiles in local memory: which of their shapes, and into how many parts k is

@@ -79,6 +79,9 @@ bool warpgroups_fail();
 /// The elements along k that packed makes one value of a panel: 1, or as many as a processor's
 /// dot product takes, 2 of bfloat16 or 4 of int8 (kernels/gemm/dot_*.clh, written for one tile).
 int packed_group(const Plan& plan);
+/// Whether dot products of the rows and columns as they lie beat packing, for a plan with no more
+/// columns than rows.
+bool prefers_dots(const Plan& plan);
 /// Whether packed multiplies the plan's operands by x86's AMX, with tiles of parameters_of_amx().
 bool takes_amx(const Plan& plan);
 /// The panels packed makes of the plan's b, and what makes them.

@@ -16,7 +16,6 @@ namespace ocl::gemm {
 
 namespace {
 
-constexpr uint32_t kMostColumns = 8;  // that all have their sums in registers
 // Columns past which AMX is faster, for a matrix of so many elements: it takes two launches.
 constexpr uint32_t kMostBesideAmx = 4, kLargeBesideAmx = 1 << 16;
 // Rows for each column beside which a copy of the columns is little.
@@ -44,18 +43,6 @@ int64_t copied_bytes(const Plan& plan) {
   return int64_t{p.batch} * p.m * p.k * static_cast<int64_t>(plan.a_size);
 }
 
-/// Whether dot products of the rows and columns as they lie beat packing, which has the large
-/// matrix written once more, with up to so many columns. Adding up the lanes costs as much as about
-/// eight elements of k for each sum.
-bool prefers_dots(const Plan& plan) {
-  const Arguments& p = plan.problem;
-  if (!plan.device.is_cpu() || plan.complex || copies_rows(plan)) return false;
-  if (copies_columns(plan) && p.m < kRowsOfCopy * p.n) return false;
-  // A processor's own dot products, which packed panels take, are twice as fast.
-  const uint32_t most = packed_group(plan) > 1 ? 32 : 128;
-  return p.n <= most && uint64_t{p.n} * 8 <= p.k;
-}
-
 /// Why none of the four takes the plan, in `plan` as oriented() gives it.
 const char* refuse(const Plan& plan) {
   const Arguments& p = plan.problem;
@@ -63,8 +50,7 @@ const char* refuse(const Plan& plan) {
   if (takes_amx(plan) && p.n > kMostBesideAmx && uint64_t{p.m} * p.k >= kLargeBesideAmx) {
     return "AMX is faster";
   }
-  if (p.n > std::min(kMostColumns, static_cast<uint32_t>(plan.parameters.skinny.max_columns)) &&
-      !prefers_dots(plan)) {
+  if (p.n > kSkinnyColumns && !prefers_dots(plan)) {
     return "too many rows and columns";
   }
   if (plan.device.is_cpu() && copied_bytes(plan) > plan.parameters.max_workspace) {
@@ -182,7 +168,7 @@ void run(const Plan& source) {
   const SkinnyParameters& parameters = plan.parameters.skinny;
   // rows x columns sums stay in registers.
   int columns = rounded_columns(plan.problem.n), rows = 0;
-  if (plan.problem.n > kMostColumns) {
+  if (plan.problem.n > kSkinnyColumns) {
     columns = kDotColumns;
     rows = plan.parameters.packed.rows * plan.parameters.packed.vectors / columns;
   } else {
@@ -207,9 +193,8 @@ void run(const Plan& source) {
                                        {"PIECES", plan.pieces != nullptr ? 1 : 0}}};
   // The sums of these kernels are no vectors of columns. What finishes split ones takes vectors,
   // which pays for a launch of its own where there are many.
-  constexpr uint64_t kFewResults = 2048;
   if (plan.epilogue != nullptr && plan.epilogue->lanes > 1 &&
-      uint64_t{plan.problem.m} * plan.problem.n * plan.problem.batch > kFewResults) {
+      uint64_t{plan.problem.m} * plan.problem.n * plan.problem.batch > kSkinnyResults) {
     plan.problem.flags |= kKeepSums;
   }
   launch(plan, defines);
@@ -218,7 +203,7 @@ void run(const Plan& source) {
 std::vector<Variation> vary(const Plan& plan, int stage) {
   Parameters parameters = plan.parameters;
   std::vector<Variation> list;
-  if (stage > 0 || oriented(plan).problem.n > kMostColumns) return list;
+  if (stage > 0 || oriented(plan).problem.n > kSkinnyColumns) return list;
   const auto add = [&](const char* what, int& value, std::initializer_list<int> others) {
     const int usual = value;
     for (const int other : others) {
@@ -236,6 +221,17 @@ std::vector<Variation> vary(const Plan& plan, int stage) {
 }
 
 }  // namespace
+
+// Packing has the large matrix written once more. Adding up the lanes costs as much as about eight
+// elements of k for each sum.
+bool prefers_dots(const Plan& plan) {
+  const Arguments& p = plan.problem;
+  if (!plan.device.is_cpu() || plan.complex || copies_rows(plan)) return false;
+  if (copies_columns(plan) && p.m < kRowsOfCopy * p.n) return false;
+  // A processor's own dot products, which packed panels take, are twice as fast.
+  const uint32_t most = packed_group(plan) > 1 ? 32 : 128;
+  return p.n <= most && uint64_t{p.n} * 8 <= p.k;
+}
 
 const Implementation skinny_axpy{"skinny_axpy", refuse<true, true>, run<run_axpy>, vary};
 const Implementation skinny_dot{"skinny_dot", refuse<true, false>, run<run_dot>, vary};

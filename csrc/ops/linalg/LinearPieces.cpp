@@ -12,8 +12,6 @@ namespace {
 
 using at::Tensor;
 
-constexpr size_t kMostPieces = 3;
-
 /// False where one launch does not do: too many pieces, or other strides.
 bool in_pieces(const Tensor& input, at::TensorList weights, const Tensor& out) {
   const Tensor& first = weights.front();
@@ -21,7 +19,7 @@ bool in_pieces(const Tensor& input, at::TensorList weights, const Tensor& out) {
     return weight.strides() == first.strides() && weight.is_conj() == first.is_conj() &&
            !weight.is_neg() && weight.size(0) > 0;
   };
-  if (weights.size() > kMostPieces || !std::ranges::all_of(weights, fits) || input.is_neg() ||
+  if (weights.size() > gemm::kMostPieces || !std::ranges::all_of(weights, fits) || input.is_neg() ||
       input.size(1) == 0) {
     return false;
   }

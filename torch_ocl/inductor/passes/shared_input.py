@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from torch_ocl import _C
+
 aten = torch.ops.aten
 _VIEWS = {
     aten.view.default,
@@ -25,8 +27,6 @@ _VIEWS = {
 _CAST = torch.ops.prims.convert_element_type.default
 _RESHAPES = {aten.view.default, aten.reshape.default, aten._unsafe_view.default}
 _DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
-# As in skinny.cpp and in LinearPieces.cpp.
-_MOST_ROWS, _MOST_PIECES = 8, 3
 
 
 def run(graph: torch.fx.Graph) -> None:
@@ -41,8 +41,8 @@ def run(graph: torch.fx.Graph) -> None:
             key = (_source(left), *left.meta["val"].shape, len(bias))
             found.setdefault(key, []).append(node)
     for nodes in found.values():
-        for start in range(0, len(nodes), _MOST_PIECES):
-            group = nodes[start : start + _MOST_PIECES]
+        for start in range(0, len(nodes), _C.MOST_PIECES):
+            group = nodes[start : start + _C.MOST_PIECES]
             weights = [node.args[-1].args[0] for node in group]
             operands = [*weights, *(x for node in group for x in node.args[:-2])]
             if len(group) > 1 and max(order[x] for x in operands) < order[group[0]]:
@@ -67,7 +67,7 @@ def _is_linear(left: Any, right: Any) -> bool:
         x.device.type == "ocl"
         and x.dtype in _DTYPES
         and isinstance(rows, int)
-        and 0 < rows <= _MOST_ROWS
+        and 0 < rows <= _C.SKINNY_COLUMNS
         and weight.is_contiguous()
         and statically_known_true(weight.shape[0] > rows)
     )

@@ -10,10 +10,11 @@ import math
 import sympy
 import torch
 
+from torch_ocl import _C
 from torch_ocl.inductor import device as devices
 
 # Bytes of a vector: of a CPU's at most, and what a GPU moves at a time. Its lanes of four bytes.
-CPU_BYTES, GPU_BYTES = 64, 16
+CPU_BYTES, GPU_BYTES = _C.CPU_VECTOR_BYTES, _C.GPU_VECTOR_BYTES
 CPU_LANES, GPU_LANES = CPU_BYTES // 4, GPU_BYTES // 4
 # Lanes below this are worth less than what a division for each lane costs.
 FEWEST_LANES = 4
@@ -42,12 +43,6 @@ _MOST_IN_REGISTERS, _MOST_KEPT = 32, 64
 def combining_items(group: int) -> int:
     """The work-items of such a group that combine the accumulators of all."""
     return 16 if group >= 128 else 8
-
-
-def prefers_dots(few: int, depth: int) -> bool:
-    """Whether CPUs take dot products where there are few rows or columns, over a long k
-    (csrc/engine/gemm/skinny.cpp)."""
-    return few <= 128 and few * 8 <= depth
 
 
 def row_group(device: int, length: sympy.Expr) -> int:

@@ -19,13 +19,10 @@ from torch._inductor.kernel.mm_common import mm_args
 from torch._inductor.lowering import lowerings, to_dtype
 from torch._inductor.virtualized import V
 
+from torch_ocl import _C
 from torch_ocl.inductor import device as devices
-from torch_ocl.inductor.plan.sizes import prefers_dots
 from torch_ocl.inductor.templates import prologue, template
 from torch_ocl.inductor.types import compute_dtype
-
-# As in skinny.cpp.
-_FEW_RESULTS = 2048
 
 
 class Product(template.Template):
@@ -58,17 +55,20 @@ class Product(template.Template):
         return {"epilogue": 1} | ({"epilogue_lanes": lanes} if lanes > 1 else {})
 
     def pays(self, after: Sequence[Any]) -> bool:
-        """CPUs have dot products where there are few rows or columns (csrc/engine/gemm/skinny.cpp).
-        Their sums aren't vectors of a row: many go through memory, as apart from what follows."""
-        device = self.get_device()
-        if not devices.is_cpu_form(device.index or 0):
+        """CPUs have dot products where there are few rows or columns. Their sums aren't vectors of
+        a row: many go through memory, as apart from what follows."""
+        device = self.get_device().index or 0
+        if not devices.is_cpu_form(device):
             return template.pays_on_gpus(self, after)
         hint = functools.partial(V.graph.sizevars.optimization_hint, fallback=8192)
         *batch, rows, columns = map(hint, self.get_size())
         few = min(rows, columns)
         depth = hint(self.inputs[0].get_size()[-1])  # type: ignore[union-attr]
         results = rows * columns * math.prod(batch)
-        return not prefers_dots(few, depth) or results <= _FEW_RESULTS
+        a, b = (x.get_dtype() for x in self.inputs[:2])  # type: ignore[union-attr]
+        return results <= _C.SKINNY_RESULTS or not _C.prefers_dots(
+            device, a, b, self.get_dtype(), few, depth
+        )
 
     def settings(self) -> tuple[Any, ...]:
         return float(self.alpha), float(self.beta)

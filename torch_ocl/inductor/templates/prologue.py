@@ -18,8 +18,8 @@ from torch._inductor import ir
 from torch._inductor.lowering import lowerings
 from torch._inductor.virtualized import V
 
+from torch_ocl import _C
 from torch_ocl.inductor import device as devices
-from torch_ocl.inductor.plan.sizes import prefers_dots
 
 CAST = torch.ops.prims.convert_element_type.default
 SCALE = torch.ops.aten.mul.Tensor
@@ -39,9 +39,9 @@ _HELD = {
     torch.float64: _BYTES
     | {torch.int16, torch.int32, torch.float16, torch.bfloat16, torch.float32},
 }
-# Rows or columns, up to which all devices read operands as they lie (skinny.cpp), CPUs' dot
-# products are faster with a cast in them, and packed pairs of bfloat16 are slower.
-_FEW, _FEW_DOTS, _FEW_BFLOAT16 = 8, 64, 32
+# Rows or columns, up to which CPUs' dot products are faster with a cast in them, and packed pairs
+# of bfloat16 are slower.
+_FEW_DOTS, _FEW_BFLOAT16 = 64, 32
 _PRODUCTS = {
     torch.ops.aten.mm.default,
     torch.ops.aten.bmm.default,
@@ -98,7 +98,7 @@ def find(boxes: list[Any]) -> list[Operand | None]:
     side = 0 if sizes[0] > sizes[1] else 1
     found: list[Operand | None] = [None, None]
     operand = _through(factors[side], boxes[side], side)
-    if operand is not None and _pays(boxes):
+    if operand is not None and _pays(boxes, operand.source.get_dtype()):
         found[side] = operand
     return found
 
@@ -187,19 +187,20 @@ def _is_changed(x: Any) -> bool:
     return any(name in V.graph.mutated_buffers for name in x.get_read_names())
 
 
-def _pays(boxes: list[Any]) -> bool:
-    """Whether the kernel that takes both as they lie is no slower than a cast and the usual one."""
+def _pays(boxes: list[Any], source: torch.dtype) -> bool:
+    """Whether the kernel that takes an operand as the source of its cast is no slower than a cast
+    and the usual kernel."""
     a, b = boxes
     hint = functools.partial(V.graph.sizevars.optimization_hint, fallback=8192)
     rows, depth, columns = hint(a.get_size()[-2]), hint(a.get_size()[-1]), hint(b.get_size()[-1])
     dtype, few, index = a.get_dtype(), min(rows, columns), a.get_device().index or 0
-    if few <= _FEW:
+    if few <= _C.SKINNY_COLUMNS:
         return True
     # Matrix units take operands of one type. Other kernels of GPUs would fetch tiles many times.
     if not devices.is_cpu_form(index):
         return False
     # Dot products convert their rows for every four columns.
-    if few > _FEW_DOTS and prefers_dots(few, depth):
+    if few > _FEW_DOTS and _C.prefers_dots(index, source, dtype, dtype, few, depth):
         return False
     # Where the processor multiplies pairs of bfloat16, its panels hold these, and float32 may lose
     # bits to them.
