@@ -5,11 +5,15 @@
 // (quarantine.h).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "opencl/log.h"
@@ -32,6 +36,15 @@ struct Implementation {
   const char* (*refuse)(const Plan& plan);
   void (*run)(Plan& plan);
 };
+
+/// The implementations of several lists, each perhaps more than once.
+template <class Implementation, size_t... sizes>
+constexpr auto joined(const Implementation* const (&... lists)[sizes]) {
+  std::array<const Implementation*, (sizes + ...)> all{};
+  auto at = all.begin();
+  ((at = std::copy(std::begin(lists), std::end(lists), at)), ...);
+  return all;
+}
 
 /// An engine as the user names it, and the implementation the user forces, if any. Has static
 /// storage; a launch reads one atomic of it.
@@ -209,6 +222,19 @@ bool run_in_order(const Engine& engine, const List& list, Plan& plan, const Desc
   return engine.left_out() != nullptr && run_left_out(engine, list, plan, describe);
 }
 
+/// Runs `asked` if it is not null and takes the plan, or else the first implementation of `list`
+/// that does. Each is asked once. False if all refuse.
+template <class List, class Plan, class Describe>
+bool run_asked(const Engine& engine, decltype(&**std::begin(std::declval<const List&>())) asked,
+               const List& list, Plan& plan, const Describe& describe) {
+  if (__builtin_expect(asked != nullptr, 0) && accepts(engine, *asked, plan, describe)) {
+    asked->run(plan);
+    return true;
+  }
+  if (__builtin_expect(asked == nullptr, 1)) trace_other_list(engine, plan, describe);
+  return run_in_order(engine, list, plan, describe, asked);
+}
+
 /// Runs the first implementation of `list` that takes the plan; before them the one of `all` that
 /// is forced, if it takes the plan (`all` has those of other kinds of devices, too). Each is asked
 /// once. The last of the list should take everything; false if all refuse.
@@ -217,12 +243,7 @@ bool run_first(const Engine& engine, const All& all, const List& list, Plan& pla
                const Describe& describe) {
   const auto* forced =
       Engine::may_force_any() ? forced_among(engine, all) : forced_among(engine, list);
-  if (__builtin_expect(forced != nullptr, 0) && accepts(engine, *forced, plan, describe)) {
-    forced->run(plan);
-    return true;
-  }
-  if (__builtin_expect(forced == nullptr, 1)) trace_other_list(engine, plan, describe);
-  return run_in_order(engine, list, plan, describe, forced);
+  return run_asked(engine, forced, list, plan, describe);
 }
 
 /// run_first() for an engine whose devices all have one list.

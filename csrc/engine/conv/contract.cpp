@@ -40,17 +40,6 @@ void set_origin(Contraction& c, const Source& source, const Reach& reach) {
   c.a = source.data + at * static_cast<int64_t>(c10::elementSize(c.compute));
 }
 
-std::string describe_contraction(const Contraction& c) {
-  return "convolution contraction " + std::to_string(c.groups) + "x" +
-         std::to_string(c.rows.elements()) + "x" + std::to_string(c.columns) + "x" +
-         std::to_string(c.k.elements()) + " " + tag(c.dtype);
-}
-
-void run_contraction(Contraction& c) {
-  const DispatchBlock block(engine);
-  run_first(engine, all_contractions(), contractions(c.device), c, describe_contraction);
-}
-
 Contraction make_contraction(const Description& description) {
   Contraction contraction{description.device, description.queue};
   contraction.dtype = contraction.b_dtype = description.in.dtype;

@@ -68,6 +68,12 @@ int64_t AffineIndex::second_span() const {
   return span;
 }
 
+const char* refuse_parts(const Contraction& contraction) {
+  if (!contraction.is_whole()) return "the sum goes on in another call";
+  if (contraction.bias_channels != 0) return "the bias repeats";
+  return contraction.k.elements() == 0 ? "there is nothing to sum" : nullptr;
+}
+
 const char* Contraction::compute_tag() const { return sums_tag(compute); }
 
 ContractionArguments Contraction::arguments() const {

@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
 #include <utility>
 
 #include "engine/conv/epilogue.h"
@@ -66,7 +65,7 @@ struct Contraction {
   AffineIndex k{};     // strides in a and in b
   int64_t columns = 0, column_b = 0, column_out = 0;
   int64_t groups = 1, a_group = 0, b_group = 0, out_group = 0;
-  int64_t bias_channels = 0;  // if it repeats, which only run_packed() takes; 0: it doesn't
+  int64_t bias_channels = 0;  // if it repeats, which only packed takes; 0: it doesn't
   // Addresses of the first elements.
   const char *a = nullptr, *b = nullptr, *bias = nullptr;
   char* out = nullptr;
@@ -112,15 +111,18 @@ class Workspace {
 
 extern const Contraction::Implementation narrow_groups, narrow_positions, narrow_k, im2col, packed,
     few_columns, direct, tiled;
-std::span<const Contraction::Implementation* const> contractions(const Device& device);
-std::span<const Contraction::Implementation* const> all_contractions();
 
 /// The most columns whose sums CPUs keep in registers, as vectors of positions, along lines of that
 /// length or more.
 inline constexpr int64_t kPlaneColumns = 8, kPlaneLength = 16;
 
-/// Packed runs this. It takes every contraction.
-void run_packed(Contraction& contraction);
+/// Elements of a panel that a work-item packs.
+inline constexpr int64_t kPackElements = 8192;
+
+/// Runs the first that takes the contraction, of the list for its device.
+void run_contraction(Contraction& contraction);
+/// Why a kernel for whole sums does not take the contraction, and for a bias that does not repeat.
+const char* refuse_parts(const Contraction& contraction);
 /// Whether its tiles of that contraction are transposed in registers where that is how the result
 /// lies, and not stored one element at a time.
 bool packed_transposes(const Contraction& contraction);

@@ -14,7 +14,6 @@ namespace ocl::conv {
 
 namespace {
 
-constexpr int64_t kPackElements = 8192;  // of a panel, for one work-item
 constexpr int64_t kMostRows = 256, kShortSum = 256;
 
 /// Whether im2col of `rows` windows costs less than packing the other operand and storing sums one
@@ -40,10 +39,9 @@ Tiles tiles_of(const Contraction& contraction) {
 }
 
 const char* refuse(const Contraction& contraction) {
-  if (!contraction.is_whole()) return "the sum goes on in another call";
+  if (const char* reason = refuse_parts(contraction)) return reason;
   const int64_t k = contraction.k.elements(), rows = contraction.rows.elements();
   const Tiles tile = tiles_of(contraction);
-  if (k == 0) return "there is nothing to sum";
   if (rows < tile.width / 2) return "the windows fill less than half a vector";
   if (!pays(contraction, rows, k)) return "packing the other operand costs less";
   if (k * tile.panel_rows * static_cast<int64_t>(contraction.element_size()) >

@@ -41,33 +41,17 @@ constexpr const Contraction::Implementation* kContractionsOnCpu[] = {
 constexpr const Contraction::Implementation* kContractionsOnGpu[] = {&few_columns, &direct, &tiled,
                                                                      &packed};
 
-constexpr const Implementation* kImplementations[] = {&space_to_depth,
-                                                      &bfloat16_parts,
-                                                      &bfloat16x3,
-                                                      &implicit_gemm,
-                                                      &depthwise_lanes,
-                                                      &depthwise_transposed,
-                                                      &depthwise_planes,
-                                                      &depthwise_direct,
-                                                      &gemm,
-                                                      &amx,
-                                                      &one_by_one,
-                                                      &winograd,
-                                                      &phases,
-                                                      &side_by_side,
-                                                      &to_planes,
-                                                      &contract};
-constexpr const Contraction::Implementation* kAllContractions[] = {
-    &narrow_groups, &narrow_positions, &narrow_k, &im2col, &few_columns, &direct, &tiled, &packed};
+constexpr auto kImplementations =
+    joined(kForwardOnCpu, kForwardOnGpu, kInputGradientOnCpu, kInputGradientOnGpu,
+           kWeightGradientOnCpu, kWeightGradientOnGpu);
+constexpr auto kAllContractions = joined(kContractionsOnCpu, kContractionsOnGpu);
 
-// The end of each list, for a contraction's implementation that is asked for.
-constexpr const Implementation* kEnd[] = {&to_planes, &contract};
-
-/// Whether one of a contraction is asked for.
-bool asks_for_contraction() {
-  const Contraction::Implementation* const forced =
-      Engine::may_force_any() ? forced_among(engine, kAllContractions) : nullptr;
-  return forced != nullptr && engine.reason_to_leave_out(forced->name) == nullptr;
+/// The implementation that is asked for: by its name, or `contract` by that of a kernel of sums.
+const Implementation* asked(std::span<const Implementation* const> list) {
+  if (!Engine::may_force_any()) return forced_among(engine, list);
+  const Contraction::Implementation* const kernel = forced_among(engine, kAllContractions);
+  if (kernel == nullptr) return forced_among(engine, kImplementations);
+  return engine.reason_to_leave_out(kernel->name) == nullptr ? &contract : nullptr;
 }
 
 std::span<const Implementation* const> implementations(const Description& description) {
@@ -117,27 +101,30 @@ std::string describe(const Description& description) {
          (description.epilogue ? ", epilogue" : "");
 }
 
+std::string describe_contraction(const Contraction& c) {
+  return "convolution contraction " + std::to_string(c.groups) + "x" +
+         std::to_string(c.rows.elements()) + "x" + std::to_string(c.columns) + "x" +
+         std::to_string(c.k.elements()) + " " + tag(c.dtype);
+}
+
 }  // namespace
 
 Engine engine{"convolution", kImplementations, kAllContractions};
 
 void run_convolution(Description& description) {
   const DispatchBlock block(engine);
-  if (asks_for_contraction()) {
-    run_in_order(engine, kEnd, description, describe);
-  } else {
-    run_first(engine, kImplementations, implementations(description), description, describe);
-  }
+  const std::span<const Implementation* const> list = implementations(description);
+  run_asked(engine, asked(list), list, description, describe);
   if (const MatrixEpilogue* const left = std::exchange(description.epilogue, nullptr)) {
     apply(*left, description.out.tensor);
   }
 }
 
-std::span<const Contraction::Implementation* const> contractions(const Device& device) {
-  if (device.is_cpu()) return kContractionsOnCpu;
-  return kContractionsOnGpu;
+void run_contraction(Contraction& contraction) {
+  const DispatchBlock block(engine);
+  std::span<const Contraction::Implementation* const> list = kContractionsOnGpu;
+  if (contraction.device.is_cpu()) list = kContractionsOnCpu;
+  run_first(engine, kAllContractions, list, contraction, describe_contraction);
 }
-
-std::span<const Contraction::Implementation* const> all_contractions() { return kAllContractions; }
 
 }  // namespace ocl::conv

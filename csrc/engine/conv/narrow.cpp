@@ -69,11 +69,6 @@ ContractionArguments arguments_of(const Contraction& contraction) {
 }
 
 /// Sums in one call, of something.
-const char* refuse_parts(const Contraction& contraction) {
-  if (!contraction.is_whole()) return "the sum goes on in another call";
-  return contraction.k.elements() == 0 ? "there is nothing to sum" : nullptr;
-}
-
 int64_t rows_per_item(const Contraction& contraction) {
   return contraction.columns <= kNarrowColumns ? 1 : 2;
 }

@@ -13,7 +13,6 @@ namespace ocl::conv {
 
 namespace {
 
-constexpr int64_t kPackElements = 8192;  // of a panel, for one work-item
 /// So much of a panel at a time stays in a core's second cache: two vectors of it are 128 bytes.
 constexpr int64_t kPanelDepth = 1024;
 constexpr size_t kTableEntry = 8;  // bytes of the table of places in a
@@ -52,7 +51,9 @@ int64_t packed_panel_columns(const Contraction& contraction) {
       .columns();
 }
 
-void run_packed(Contraction& contraction) {
+namespace {
+
+void run(Contraction& contraction) {
   static const KernelFamily pack_family{"conv/packed.cl", "conv_pack"};
   static const KernelFamily family{"conv/packed.cl", "conv_packed"};
   static const KernelFamily finish_family{"conv/packed.cl", "conv_finish"};
@@ -139,7 +140,9 @@ void run_packed(Contraction& contraction) {
   }
 }
 
+}  // namespace
+
 const Contraction::Implementation packed{
-    "packed", [](const Contraction&) -> const char* { return nullptr; }, run_packed};
+    "packed", [](const Contraction&) -> const char* { return nullptr; }, run};
 
 }  // namespace ocl::conv

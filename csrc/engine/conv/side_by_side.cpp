@@ -2,14 +2,14 @@
 // (kernels/conv/packed.cl), on GPUs all of them are one matrix product.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/add.h>
-#include <ATen/ops/bmm.h>
-#include <ATen/ops/mm.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 
 #include "engine/conv/contraction.h"
 #include "engine/conv/description.h"
 #include "engine/conv/source.h"
+#include "engine/gemm/gemm.h"
 
 namespace ocl::conv {
 
@@ -50,6 +50,8 @@ const char* refuse_on_cpu(const Description& description) {
   const Operand &in = description.in, &weight = description.weight;
   const int64_t channels = weight.size[1];
   if (description.window.kernel[2] == 1) return "windows have one element across";
+  // No other kernel has a bias that repeats.
+  if (engine.reason_to_leave_out(packed.name) != nullptr) return "packed is left out";
   // (element of a line, channel) is one dimension of both.
   if (in.stride[1] != 1 || in.stride[4] != channels) return "channels aren't last";
   if (weight.stride[4] != channels * weight.stride[1]) return "the weight's channels aren't last";
@@ -80,7 +82,7 @@ void run_on_cpu(const Description& description) {
     for (int64_t plane = 0; plane < w.kernel[0]; ++plane) {
       c.b = weight.data + plane * weight.stride[2] * size;
       c.out = in.data + (image * in.stride[0] + plane * in.stride[2]) * size;
-      run_packed(c);
+      run_contraction(c);
     }
   }
 }
@@ -91,6 +93,36 @@ const char* refuse_on_gpu(const Description& description) {
     return "half types would be rounded before the bias is added";
   }
   return nullptr;
+}
+
+gemm::Operand operand_of(const at::Tensor& matrices) {
+  return {matrices.const_data_ptr(), matrices.scalar_type(), matrices.stride(-2),
+          matrices.stride(-1), matrices.dim() == 3 ? matrices.stride(0) : 0};
+}
+
+/// A matrix times one or a batch of them.
+at::Tensor multiply(at::Tensor a, at::Tensor b, const Precision& precision) {
+  at::DimVector sizes(b.sizes().begin(), b.sizes().end());
+  sizes[sizes.size() - 2] = a.size(0);
+  const at::Tensor product = at::empty(sizes, a.options());
+  gemm::Description d;
+  d.tf32 = precision.tf32;
+  d.rounded_terms = precision.rounded_terms;
+  d.m = a.size(0);
+  d.n = b.size(-1);
+  d.k = a.size(1);
+  d.batch = b.dim() == 3 ? b.size(0) : 1;
+  d.a = operand_of(a);
+  d.b = operand_of(b);
+  d.out = operand_of(product);
+  if (gemm::wants_contiguous_k(d)) {
+    a = a.contiguous();
+    b = b.mT().contiguous().mT();
+    d.a = operand_of(a);
+    d.b = operand_of(b);
+  }
+  gemm::run(d);
+  return product;
 }
 
 /// One product with every element of the windows, whose elements then take their places.
@@ -107,7 +139,8 @@ void run_on_gpu(const Description& description) {
   at::Tensor product;
   if (last) {
     const at::Tensor rows = out.movedim(1, -1).reshape({images * positions, channels});
-    product = at::mm(rows, weight.movedim(1, -1).reshape({channels, taps * columns}));
+    product = multiply(rows, weight.movedim(1, -1).reshape({channels, taps * columns}),
+                       description.precision);
     shape.push_back(images);
     for (int64_t i = 0; i < axes; ++i) shape.push_back(out.size(2 + i));
     for (int64_t i = 0; i < axes; ++i) shape.push_back(weight.size(2 + i));
@@ -116,8 +149,7 @@ void run_on_gpu(const Description& description) {
     for (int64_t i = 0; i < axes; ++i) order.append({1 + i, 1 + axes + i});
   } else {
     const at::Tensor taken = weight.reshape({channels, columns * taps}).t();
-    product = at::bmm(taken.expand({images, columns * taps, channels}),
-                      out.reshape({images, channels, positions}));
+    product = multiply(taken, out.reshape({images, channels, positions}), description.precision);
     shape.append({images, columns});
     for (int64_t i = 0; i < axes; ++i) shape.push_back(weight.size(2 + i));
     for (int64_t i = 0; i < axes; ++i) shape.push_back(out.size(2 + i));

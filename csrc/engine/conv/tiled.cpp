@@ -50,6 +50,7 @@ uint64_t fitting(const Device& device, std::span<const TiledShape> shapes, size_
 }
 
 const char* refuse(const Contraction& contraction) {
+  if (contraction.bias_channels != 0) return "the bias repeats";
   // The places of a group's elements are numbers of 32 bits.
   const int64_t a = contraction.rows.first_span() + contraction.k.first_span();
   const int64_t b =
