@@ -136,7 +136,8 @@ VARIABLES = {
         "one; default what is faster on the device ([graphs](graphs.md))"
     ),
 }
-# The engines of `TORCH_OCL_<ENGINE>`.
+# The engines of `TORCH_OCL_<ENGINE>`. `_C.engines()` has the same names, but unknown variables are
+# warned of before the library is loaded, and `info` lists them where it does not load.
 ENGINES = (
     "attention",
     "average_pool",
