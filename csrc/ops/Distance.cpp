@@ -76,7 +76,7 @@ struct DistanceKernel {
   ScalarArgument norm;
 };
 
-constexpr int64_t kRun = 128;  // RUN of kernels/distance/distance_tiles.cl
+#include "distance/arguments.clh"
 
 /// The distances between the rows of a and b, [batch, rows, length], contiguous.
 struct DistancePlan {

@@ -28,10 +28,11 @@ using Initial = std::optional<at::Scalar>;
 const KernelFamily forward_family{"reduce/segments.cl", "segment_reduce"};
 const KernelFamily rows_family{"reduce/segments.cl", "segment_reduce_rows"};
 const KernelFamily backward_family{"reduce/segments.cl", "segment_reduce_backward"};
-constexpr uint64_t kWidth = 16, kSpan = 16 * kWidth;  // of rows on CPUs
 
 using namespace kernel_types;
 #include "reduce/segment_arguments.clh"
+
+constexpr uint64_t kWidth = 16, kSpan = kSpanVectors * kWidth;  // of rows on CPUs
 
 struct Problem {
   Problem(ReductionType reduction_, const at::Tensor& data_, const at::Tensor& offsets_,

@@ -46,12 +46,9 @@ py::tuple sizes_of(uint32_t sum) {
   return py::tuple(sizes);
 }
 
-// cl_khr_device_uuid, cl_khr_pci_bus_info and cl_nv_device_attribute_query, which CL/cl_ext.h of
-// some headers lacks.
+// cl_khr_device_uuid and cl_khr_pci_bus_info, which CL/cl_ext.h of some headers lacks.
 constexpr cl_device_info kUuid = 0x106A;
 constexpr cl_device_info kPciBusInfo = 0x410F;
-constexpr cl_device_info kComputeCapabilityMajorNv = 0x4000;
-constexpr cl_device_info kComputeCapabilityMinorNv = 0x4001;
 
 /// The driver's answer; nullopt if it doesn't know the question.
 template <class T>
@@ -67,10 +64,6 @@ void add_identity(py::dict& d, const Device& device) {
   d["uuid_bytes"] = uuid ? py::object(py::bytes(uuid->data(), uuid->size())) : py::none();
   const auto pci = answer<std::array<cl_uint, 4>>(device, kPciBusInfo);
   d["pci"] = pci ? py::object(py::make_tuple((*pci)[0], (*pci)[1], (*pci)[2])) : py::none();
-  const auto major = answer<cl_uint>(device, kComputeCapabilityMajorNv);
-  const auto minor = answer<cl_uint>(device, kComputeCapabilityMinorNv);
-  d["compute_capability"] =
-      major && minor ? py::object(py::make_tuple(*major, *minor)) : py::none();
 }
 
 py::dict properties_dict(const DeviceProperties& p) {
@@ -89,6 +82,9 @@ py::dict properties_dict(const DeviceProperties& p) {
   d["last_level_cache_size"] = p.last_level_cache;
   d["cache_line_size"] = p.cache_line;
   d["max_compute_units"] = p.compute_units;
+  const uint32_t capability = p.compute_capability;
+  d["compute_capability"] =
+      capability != 0 ? py::object(py::make_tuple(capability / 10, capability % 10)) : py::none();
   d["max_clock_mhz"] = p.max_clock_mhz;
   d["max_work_group_size"] = p.max_work_group_size;
   d["max_sub_group_size"] = p.max_sub_group_size;

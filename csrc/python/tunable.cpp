@@ -24,6 +24,7 @@ void bind_tunable(py::module_& module) {
       .def_readonly("tuning", &Settings::tuning)
       .def_readonly("duration_ms", &Settings::duration_ms)
       .def_readonly("iterations", &Settings::iterations);
+  module.attr("CLEARLY_FASTER") = tuner::kClearlyFaster;
   module.def("tunable_settings", &tuner::settings);
   // Only what is given changes.
   module.def(

@@ -8,31 +8,30 @@
 #include "attention/backward_arguments.clh"
 
 #define TILE_ROWS (BQ > BK ? BQ : BK)
-#define PITCH_S (BK + 4)
-#define ROW_ITEMS 16  // of attention_delta, to a row
+#define PITCH_S (BK + kLocalPadding)
 
 typedef TYPEV(C, 2) T2;
 
 #define ARGUMENTS BACKWARD_ARGUMENTS MODIFICATION_PARAMETERS, local T4 *scratch
 
-/// delta[row] = the product of a row of grad and of out, ROW_ITEMS work-items each. Buffers: as the
-/// others'. Work-groups of 64; global size: queries * ROW_ITEMS, batch * heads.
+/// delta[row] = the product of a row of grad and of out, kDeltaItems work-items each. Buffers: as
+/// the others'. Work-groups of 64; global size: queries * kDeltaItems, batch * heads.
 kernel __attribute__((reqd_work_group_size(64, 1, 1))) void attention_delta(ARGUMENTS) {
   local T* const sums = (local T*)scratch;
-  const uint item = get_local_id(0), lane = item % ROW_ITEMS;
-  const uint q = get_global_id(0) / ROW_ITEMS, z = get_global_id(1), b = z / p.heads,
+  const uint item = get_local_id(0), lane = item % kDeltaItems;
+  const uint q = get_global_id(0) / kDeltaItems, z = get_global_id(1), b = z / p.heads,
              h = z % p.heads;
   T sum = 0;
   if (q < p.queries) {
     out = OPERAND(out) + HEAD_AT(out, IN, b, h) + q * p.out.row * STORAGE_SIZE(IN);
     grad = OPERAND(grad) + HEAD_AT(grad, IN, b, h) + q * p.grad.row * STORAGE_SIZE(IN);
-    for (uint c = lane; c < p.columns; c += ROW_ITEMS) {
+    for (uint c = lane; c < p.columns; c += kDeltaItems) {
       sum =
           fma(LOAD_AS(C, IN, out, c * p.out.column), LOAD_AS(C, IN, grad, c * p.grad.column), sum);
     }
   }
   sums[item] = sum;
-  for (uint n = ROW_ITEMS / 2; n > 0; n /= 2) {
+  for (uint n = kDeltaItems / 2; n > 0; n /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane < n) sums[item] += sums[item + n];
   }
@@ -100,7 +99,7 @@ static inline T logarithm_of(T lse) { return lse == -INFINITY ? (T)INFINITY : ls
 static inline void share(local T* block, private T values[RQ][RK], uint x, uint y) {
   _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
     _Pragma("unroll") for (uint j = 0; j < RK; j++) {
-      block[(y + SIDE * i) * PITCH_S + x + 16 * j] = values[i][j];
+      block[(y + SIDE * i) * PITCH_S + x + kLocalSide * j] = values[i][j];
     }
   }
 }
@@ -146,13 +145,13 @@ static inline void share(local T* block, private T values[RQ][RK], uint x, uint 
     dot_tiles(left, right, x, y, sum);                    \
   }
 #define FETCH(held, from, strides, valid, rows, c, width) \
-  fetch_tile(held, from, strides.row, strides.column, valid, rows, (c) * CHUNK, width, item)
+  fetch_tile(held, from, strides.row, strides.column, valid, rows, (c) * kLocalChunk, width, item)
 
 #define STORE_ROWS(to, strides, sums, chunks, width, valid)                                        \
   _Pragma("unroll") for (uint i = 0; i < RQ; i++) {                                                \
     const uint own = y + SIDE * i;                                                                 \
     _Pragma("unroll") for (uint n = 0; n < 2 * chunks; n++) {                                      \
-      const uint column = n / 2 * CHUNK + 2 * x + n % 2;                                           \
+      const uint column = n / 2 * kLocalChunk + 2 * x + n % 2;                                     \
       if (own < (valid) && column < (width)) {                                                     \
         STORE_FROM(IN, C, to, own * strides.row + column * strides.column, sums[i][n / 2][n % 2]); \
       }                                                                                            \
@@ -184,7 +183,7 @@ static inline void share(local T* block, private T values[RQ][RK], uint x, uint 
 /// lse, grad (of out), delta, grad_query, grad_key, grad_value. scratch: 2 * TILE_ROWS * PITCH of C
 /// for tiles, BQ * PITCH_S for a block of weights.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_gradient(ARGUMENTS) {
-  const uint item = get_local_id(0), x = item % 16, y = item / 16;
+  const uint item = get_local_id(0), x = item % kLocalSide, y = item / kLocalSide;
   const uint q0 = (uint)(get_num_groups(0) - 1 - get_group_id(0)) * BQ;
   const uint z = get_global_id(1), b = z / p.heads, h = z % p.heads, hk = h / p.group;
   const uint queries = min((uint)BQ, p.queries - q0);
@@ -231,7 +230,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
       const T logarithm = logarithm_of(((global const T*)lse)[at]);
       const T product = ((global const T*)delta)[at];
       _Pragma("unroll") for (uint j = 0; j < RK; j++) {
-        const uint k = k0 + x + 16 * j;
+        const uint k = k0 + x + kLocalSide * j;
 #if MODIFIED
         WEIGH_MODIFIED(s[i][j], slope[i][j], q, k, logarithm, product, taken >> (i * RK + j) & 1);
 #else
@@ -279,7 +278,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
   } while (0)
 #if MODIFIED
 // The keys are the work-items' own.
-#define OWN_QUERY_OF(i) (q0 + x + 16 * ((i) % RK))
+#define OWN_QUERY_OF(i) (q0 + x + kLocalSide * ((i) % RK))
 #define OWN_KEY_OF(i) (k0 + y + SIDE * ((i) / RK))
 #define KIND_AT(n)                                                                        \
   kind_of_all(all_blocks + (hk * p.group + (n) / steps_of_head) * m.head, m, QUERY_AT(n), \
@@ -293,7 +292,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_query_g
 /// Global size: blocks of BQ keys * ITEMS, batch * heads of key. Otherwise as
 /// attention_query_gradient.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gradient(ARGUMENTS) {
-  const uint item = get_local_id(0), x = item % 16, y = item / 16;
+  const uint item = get_local_id(0), x = item % kLocalSide, y = item / kLocalSide;
   const uint k0 = get_group_id(0) * BQ, z = get_global_id(1), key_heads = p.heads / p.group;
   const uint b = z / key_heads, hk = z % key_heads;
   const uint keys = min((uint)BQ, p.keys - k0);
@@ -345,7 +344,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_key_gra
     TAKEN_BITS(RQ * RK, OWN_QUERY_OF, OWN_KEY_OF, kind, queries < BK || keys < BQ)
 #endif
     _Pragma("unroll") for (uint j = 0; j < RK; j++) {
-      const uint q = q0 + x + 16 * j;
+      const uint q = q0 + x + kLocalSide * j;
       const ulong at = row + min(q, p.queries - 1);
       const T logarithm = logarithm_of(((global const T*)lse)[at]);
       const T product = ((global const T*)delta)[at];

@@ -12,7 +12,7 @@
 #ifndef IN
 #define IN f16
 #endif
-#define ITEMS 128
+#define ITEMS kTensorCoreItems
 
 #ifndef DEPTH
 #define DEPTH 64
@@ -22,7 +22,7 @@
 #define WALK 64
 #endif
 
-#define OWN 64
+#define OWN kTensorCoreRows
 #define FW (WALK / 8)  // 16 x 8 pieces of the weights
 #include "attention/tensor_core_pieces.clh"
 #include "attention/backward_arguments.clh"

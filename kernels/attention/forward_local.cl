@@ -10,7 +10,7 @@
 #endif
 
 #define TILE_ROWS (BQ > BK ? BQ : BK)
-#define PITCH_S (BK + 4)
+#define PITCH_S (BK + kLocalPadding)
 
 typedef TYPEV(C, 2) T2;
 
@@ -19,10 +19,10 @@ static ALWAYS_INLINE void fetch_scores(private T* held_left, private T* held_rig
                                        global const char* query, uint queries,
                                        global const char* key, uint k, uint keys, uint chunk,
                                        uint item, const Arguments p) {
-  fetch_tile(held_left, query, p.query.row, p.query.column, queries, BQ, chunk * CHUNK, p.depth,
-             item);
+  fetch_tile(held_left, query, p.query.row, p.query.column, queries, BQ, chunk * kLocalChunk,
+             p.depth, item);
   fetch_tile(held_right, key + k * p.key.row * STORAGE_SIZE(IN), p.key.row, p.key.column,
-             min((uint)BK, keys - k), BK, chunk * CHUNK, p.depth, item);
+             min((uint)BK, keys - k), BK, chunk * kLocalChunk, p.depth, item);
 }
 
 /// The tiles of two chunks of the values from k on.
@@ -31,10 +31,10 @@ static ALWAYS_INLINE void fetch_values(private T* held_left, private T* held_rig
                                        uint item, const Arguments p) {
   global const char* const from = value + k * p.value.row * STORAGE_SIZE(IN);
   const uint there = min((uint)BK, keys - k);
-  fetch_tile(held_left, from, p.value.row, p.value.column, there, BK, chunk * CHUNK, p.columns,
-             item);
+  fetch_tile(held_left, from, p.value.row, p.value.column, there, BK, chunk * kLocalChunk,
+             p.columns, item);
   if (chunk + 1 < CV) {
-    fetch_tile(held_right, from, p.value.row, p.value.column, there, BK, (chunk + 1) * CHUNK,
+    fetch_tile(held_right, from, p.value.row, p.value.column, there, BK, (chunk + 1) * kLocalChunk,
                p.columns, item);
   }
 }
@@ -47,7 +47,7 @@ static ALWAYS_INLINE void share_maxima(local T* shared, private T s[RQ][RK],
     _Pragma("unroll") for (uint j = 0; j < RK; j++) {
       largest = s[i][j] > largest ? s[i][j] : largest;
     }
-    shared[(y + SIDE * i) * 16 + x] = largest;
+    shared[(y + SIDE * i) * kLocalSide + x] = largest;
   }
 }
 
@@ -59,8 +59,8 @@ static ALWAYS_INLINE void weigh_scores(private T s[RQ][RK], local const T* share
                                        uint k0, T keep_threshold, T keep_scale, const Arguments p) {
   _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
     T largest = maximum[i];
-    _Pragma("unroll") for (uint n = 0; n < 16; n += 4) {
-      const T4 others = LOAD4(shared + (y + SIDE * i) * 16 + n);
+    _Pragma("unroll") for (uint n = 0; n < kLocalSide; n += 4) {
+      const T4 others = LOAD4(shared + (y + SIDE * i) * kLocalSide + n);
       largest = others.s0 > largest ? others.s0 : largest;
       largest = others.s1 > largest ? others.s1 : largest;
       largest = others.s2 > largest ? others.s2 : largest;
@@ -78,10 +78,10 @@ static ALWAYS_INLINE void weigh_scores(private T s[RQ][RK], local const T* share
       T weight = EXP2(s[i][j] - base);
       total[i] += weight;
 #if DROPOUT
-      weight *= keep_weight(p.seed, p.counter, row + y + SIDE * i, k0 + x + 16 * j, keep_threshold,
-                            keep_scale);
+      weight *= keep_weight(p.seed, p.counter, row + y + SIDE * i, k0 + x + kLocalSide * j,
+                            keep_threshold, keep_scale);
 #endif
-      weights[(y + SIDE * i) * PITCH_S + x + 16 * j] = weight;
+      weights[(y + SIDE * i) * PITCH_S + x + kLocalSide * j] = weight;
     }
   }
 }
@@ -127,7 +127,7 @@ static ALWAYS_INLINE void store_row(private T sums[CV][2], T maximum, T sum, ulo
   if (x == 0) ((global T*)lse)[at] = maximum + log2(sum);
 #endif
   _Pragma("unroll") for (uint n = 0; n < 2 * CV; n++) {
-    const uint column = n / 2 * CHUNK + 2 * x + n % 2;
+    const uint column = n / 2 * kLocalChunk + 2 * x + n % 2;
     if (column < p.columns) {
 #if SPLIT
       state[2 + column] = sums[n / 2][n % 2];
@@ -140,7 +140,7 @@ static ALWAYS_INLINE void store_row(private T sums[CV][2], T maximum, T sum, ulo
 
 /// Global size: splits * blocks of BQ queries * 256, batch * heads. Buffers: as attention_decode's.
 /// per_item: keys of a split. scratch: 2 * TILE_ROWS * PITCH of C for tiles, BQ * PITCH_S for
-/// weights, BQ * 16 for maxima.
+/// weights, BQ * kLocalSide for maxima.
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward_local(
     global const char* query, const ulong query_offset, global const char* key,
     const ulong key_offset, global const char* value, const ulong value_offset,
@@ -148,7 +148,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
     global char* lse, const ulong lse_offset, global char* workspace, const ulong workspace_offset,
     const Arguments p, const T factor, const T keep_threshold,
     const T keep_scale MODIFICATION_PARAMETERS, local T4* scratch) {
-  const uint item = get_local_id(0), x = item % 16, y = item / 16;
+  const uint item = get_local_id(0), x = item % kLocalSide, y = item / kLocalSide;
   LOCATE_BLOCK;
 #if MASKED
   global const char* const head_mask = OPERAND(mask) + HEAD_AT(mask, MASK, b, h);
@@ -215,12 +215,13 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_forward
 
   // Each work-item summed its own keys.
   barrier(CLK_LOCAL_MEM_FENCE);
-  _Pragma("unroll") for (uint i = 0; i < RQ; i++) shared[(y + SIDE * i) * 16 + x] = total[i];
+  _Pragma("unroll") for (uint i = 0; i < RQ; i++) shared[(y + SIDE * i) * kLocalSide + x] =
+      total[i];
   barrier(CLK_LOCAL_MEM_FENCE);
   _Pragma("unroll") for (uint i = 0; i < RQ; i++) {
     const uint q = y + SIDE * i;
     T sum = 0;
-    for (uint n = 0; n < 16; n++) sum += shared[q * 16 + n];
+    for (uint n = 0; n < kLocalSide; n++) sum += shared[q * kLocalSide + n];
     if (q >= queries) continue;
 #if MODIFIED_MAXIMA && !SPLIT
     if (x == 0) ((global T*)OPERAND(maxima))[row + q] = maximum[i];

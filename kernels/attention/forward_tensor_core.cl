@@ -29,8 +29,8 @@
 #define SPLIT 0
 #endif
 
-#define BQ 64
-#define ITEMS 128
+#define BQ kTensorCoreRows
+#define ITEMS kTensorCoreItems
 #define FD (DEPTH / 16)  // 16 x 16 pieces of a query's row, 16 x 8 pieces of scores and of results
 #define FK (BK / 8)
 #define FC (COLUMNS / 8)

@@ -126,7 +126,6 @@ kernel ITEM_BY_ITEM void conv_amx_weight(global const char* weight_base, const u
 
 #if ONLY == 0 || ONLY == 3
 #define K_PACK 2
-#define TILES 8  // whose sums a work-item has at a time
 typedef float16 V;
 #include "gemm/amx.clh"
 #define T V
@@ -162,8 +161,8 @@ static inline void load_addend(private V* addend, uint column0, global const cha
 static inline void store_planes(ulong first, uint count, private const V* sums, uint column0,
                                 private const V* addend, global char* out,
                                 const ConvAmxArguments p) {
-  ushort16 lines[32][2 * TILES];
-  ulong places[2 * TILES];
+  ushort16 lines[32][2 * kAmxTiles];
+  ulong places[2 * kAmxTiles];
   for (uint i = 0; i < count; i++) {
     const Run run = run_of(first + i, p);
     places[i] = run.image * p.out_image + run.line * p.out_row + run.position;
@@ -217,7 +216,8 @@ static inline void store_run(const Run run, private const V* sums, uint column0,
   }
 }
 
-/// The sums of TILES pairs of runs and 32 columns. Global size: columns / 32, runs / (2 TILES).
+/// The sums of kAmxTiles pairs of runs and 32 columns. Global size: columns / 32, runs / (2
+/// kAmxTiles).
 kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_amx(
     global const char* copy_base, const ulong copy_offset, global const char* panels_base,
     const ulong panels_offset, global const char* bias_base, const ulong bias_offset,
@@ -226,12 +226,12 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_amx
   global const uint* panels = (global const uint*)(panels_base + panels_offset);
   global const char* bias = bias_base + bias_offset;
   global char* out = out_base + out_offset;
-  const ulong panel = get_global_id(0), first = get_global_id(1) * (2 * TILES);
+  const ulong panel = get_global_id(0), first = get_global_id(1) * (2 * kAmxTiles);
   const ulong all = 32 * p.steps * sizeof(ushort);  // bytes of a position
   const ulong line = p.kernel_columns * p.steps;
   global const uint* y = panels + panel * p.kernel_rows * line * (16 * 32);
-  const uint tiles = (min(p.runs - first, (ulong)(2 * TILES)) + 1) / 2;
-  V totals[TILES * 64];
+  const uint tiles = (min(p.runs - first, (ulong)(2 * kAmxTiles)) + 1) / 2;
+  V totals[kAmxTiles * 64];
   for (uint i = 0; i < tiles * 64; i++) totals[i] = (V)(0);
   begin_tiles();
   for (uint tile = 0; tile < tiles; tile++) {
@@ -246,7 +246,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void conv_amx
                    totals + tile * 64);
   }
   end_tiles();
-  const uint runs = min(p.runs - first, (ulong)(2 * TILES)), column0 = panel * 32;
+  const uint runs = min(p.runs - first, (ulong)(2 * kAmxTiles)), column0 = panel * 32;
   V addend[2];
   load_addend(addend, column0, bias, p);
   if (p.out_column == 1 && p.out_channel != 1 && !p.folded) {

@@ -1,7 +1,8 @@
 // Convolutions with few output channels per group on GPUs, where the tiles of tiled.cl would be
 // nearly empty: a work-item has ROWS sums for each of the group's COLUMNS columns, so that an
 // element of a, which neighbouring work-items read side by side, is used COLUMNS times, and one of
-// b ROWS times. The places of k's elements and b are in local memory, a part of k at a time.
+// b ROWS times. The places of k's elements and b are in local memory, a part of k at a time,
+// whose sum is added to the total, which rounds less.
 //
 // Compile parameters besides conv.clh's: COLUMNS (p.n, at most 16), ROWS,
 // ITEMS (of a work-group).
@@ -17,7 +18,6 @@
 #ifndef ITEMS
 #define ITEMS 128
 #endif
-#define PART 256  // elements of k at a time; their sum is added to the total, which rounds less
 
 /// An element of k: its column of b, and its place in a. Aligned, so that one load brings it.
 typedef struct {
@@ -30,7 +30,7 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_few_columns(
     global const char* a_base, const ulong a_offset, global const char* b, const ulong b_offset,
     global const char* bias, const ulong bias_offset, global char* out, const ulong out_offset,
     const ContractionArguments p EPILOGUE_PARAMETERS) {
-  local Term terms[PART];
+  local Term terms[kFewColumnsPart];
   const uint item = get_local_id(0), z = get_group_id(1);
   const uint row0 = (uint)get_group_id(0) * ITEMS * ROWS + item;
   const uint4 row_size = SIZES(p.row_size), k_size = SIZES(p.k_size);
@@ -43,8 +43,8 @@ kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conv_few_columns(
     at[r] = (int)place_of(digits_of(min(row0 + r * ITEMS, p.m - 1), row_size), STRIDES(p.row_a));
     _Pragma("unroll") for (uint n = 0; n < COLUMNS; n++) total[r][n] = (T)(0);
   }
-  for (uint k0 = 0; k0 < p.k; k0 += PART) {
-    const uint count = min((uint)PART, p.k - k0);
+  for (uint k0 = 0; k0 < p.k; k0 += kFewColumnsPart) {
+    const uint count = min((uint)kFewColumnsPart, p.k - k0);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint k = item; k < count; k += ITEMS) {
       const uint4 d = digits_of(k0 + k, k_size);

@@ -10,9 +10,8 @@
 #define C f32
 #define OUT f32
 #define WIDTH 16
-#define MR 12
-#define NV 2
-#define COLUMNS 32
+#define MR ONE_BY_ONE_ROWS
+#define NV (ONE_BY_ONE_COLUMNS / WIDTH)
 #define MOST_CHANNELS 256  // of one sum: rounding errors grow with its length
 #include "conv/epilogue.clh"
 typedef float16 V;
@@ -116,11 +115,11 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void one_by_o
     // The last panel reaches back, and so does the last tile.
     const uint row = min(panel * MR, p.rows - MR);
     for (uint tile = first_tile; tile < last_tile; tile++) {
-      const uint first = min(tile * COLUMNS, p.positions - COLUMNS);
+      const uint first = min(tile * ONE_BY_ONE_COLUMNS, p.positions - ONE_BY_ONE_COLUMNS);
       V totals[MR * NV];
       multiply_tile(weight + row * p.weight_row, in + first, totals, &p);
-      store_tile(totals, bias, out, image, row, panel * MR - row, first, tile * COLUMNS - first,
-                 &p EPILOGUE_PASSED);
+      store_tile(totals, bias, out, image, row, panel * MR - row, first,
+                 tile * ONE_BY_ONE_COLUMNS - first, &p EPILOGUE_PASSED);
     }
   }
 }

@@ -34,7 +34,6 @@
 #ifndef ONLY
 #define ONLY 0
 #endif
-#define POINTS 16
 #define SPAN (2 * MR)  // results of a strip's row
 
 typedef TYPEV(C, WIDTH) V;
@@ -68,7 +67,7 @@ kernel ITEM_BY_ITEM void winograd_weight(global const char* weight, const ulong 
   const uint panels = (p.columns + NR - 1) / NR, valid = min((uint)NR, p.columns - jn * NR);
   weight += weight_offset + (z * p.weight_group + jn * NR * p.weight_column) * STORAGE_SIZE(IN);
   global T* panel = (global T*)(panels_base + panels_offset) +
-                    ((ulong)z * panels + jn) * POINTS * p.channels * NR;
+                    ((ulong)z * panels + jn) * kPoints * p.channels * NR;
   for (uint channel = first; channel < last; channel++) {
     for (uint v = 0; v < NV; v++) {
       V window[9];
@@ -90,7 +89,7 @@ kernel ITEM_BY_ITEM void winograd_weight(global const char* weight, const ulong 
         WINDOW_ROW(column, rows[0][j], rows[1][j], rows[2][j])
         _Pragma("unroll") for (uint i = 0; i < 4; i++) points[i][j] = column[i];
       }
-      _Pragma("unroll") for (uint point = 0; point < POINTS; point++) {
+      _Pragma("unroll") for (uint point = 0; point < kPoints; point++) {
         STOREV(C, WIDTH, (global char*)(panel + ((ulong)point * p.channels + channel) * NR), v,
                points[point / 4][point % 4]);
       }
@@ -136,7 +135,7 @@ kernel ITEM_BY_ITEM void winograd_input(global const char* input, const ulong in
   const uint line = get_global_id(1), of_all = p.first_line + line;
   const uint first = get_global_id(0) * p.block, channels = p.channels * p.groups;
   const ulong step = (ulong)channels * p.line_tiles;
-  global T* tiles = (global T*)(tiles_base + tiles_offset) + line * POINTS * step;
+  global T* tiles = (global T*)(tiles_base + tiles_offset) + line * kPoints * step;
   global const T* in = (global const T*)(input + input_offset) +
                        of_all / p.image_lines * p.in_image + of_all % p.image_lines * 2 * p.in_row;
   L d[4][4];
@@ -271,7 +270,7 @@ static inline void store_some(V x, global char* to, uint count, ulong result_row
 static ALWAYS_INLINE void sum_point(private V* sums, global const T* tiles, global const T* y,
                                     uint line, uint tile, uint point, uint z, uint all,
                                     private const WinogradArguments* p) {
-  global const T* x = tiles + ((ulong)line * POINTS + point) * all * p->line_tiles;
+  global const T* x = tiles + ((ulong)line * kPoints + point) * all * p->line_tiles;
 #if CHANNELS_LAST
   x += (ulong)tile * all + z * p->channels;
   const uint step = 1;
@@ -387,7 +386,7 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
   const uint all = p.channels * p.groups, column0 = jn * NR;
   const uint columns = min((uint)NR, p.columns - column0);
   global const T* panel = (global const T*)(panels_base + panels_offset) +
-                          ((ulong)z * panels + jn) * POINTS * p.channels * NR;
+                          ((ulong)z * panels + jn) * kPoints * p.channels * NR;
   global const T* tiles = (global const T*)(tiles_base + tiles_offset);
   bias += bias_offset + ((ulong)z * p.columns + column0) * STORAGE_SIZE(OUT);
   out += out_offset + ((ulong)z * p.columns + column0) * p.out_channel * STORAGE_SIZE(OUT);
@@ -401,10 +400,10 @@ kernel ITEM_BY_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) void winograd
     addend[v] = LOAD_PRIVATE(elements);
   }
 
-  V sums[kMostStrips][POINTS * MR * NV];
+  V sums[kMostStrips][kPoints * MR * NV];
   for (uint first = get_global_id(1) * p.block; first < end; first += p.strips) {
     const uint count = min(p.strips, end - first);
-    for (uint point = 0; point < POINTS; point++) {
+    for (uint point = 0; point < kPoints; point++) {
       for (uint s = 0; s < count; s++) {
         const uint line = (first + s) / strips, tile = (first + s) % strips * MR;
         sum_point(sums[s] + point * MR * NV, tiles, panel + (ulong)point * p.channels * NR, line,

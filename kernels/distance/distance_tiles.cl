@@ -4,6 +4,7 @@
 //
 // Compile parameters: C (f32 or f64), NORM (0, 1 or 2: that p; 3: infinity), PDIST (1: the
 // distances are those of all pairs of rows i < j of one matrix, in a vector), LANES.
+#include "distance/arguments.clh"
 #include "include/dtype.clh"
 #include "include/item_by_item.clh"
 
@@ -20,7 +21,6 @@
 #define LANES 4
 #endif
 #define TRANSPOSED 128  // elements of a row at a time; one long sum would be less exact
-#define RUN 128         // rows that share what a work-item has transposed
 #define ROWS 4
 
 typedef TYPE(C) T;
@@ -71,12 +71,12 @@ static inline void put(global T* out, const V sum, ulong i, uint first, uint row
 }
 
 /// a: [batch, rows_a, length], b: [batch, rows_b, length], out: [batch, rows_a, rows_b] or, for
-/// PDIST, the vector; contiguous. Global size: (rows_b / LANES) and (rows_a / RUN), rounded up,
+/// PDIST, the vector; contiguous. Global size: (rows_b / LANES) and (rows_a / kRun), rounded up,
 /// batch.
 kernel ITEM_BY_ITEM void distance_tiles(global char* out, ulong out_offset, global const char* a,
                                         ulong a_offset, global const char* b, ulong b_offset,
                                         uint rows_a, uint rows_b, uint length) {
-  const uint first = get_global_id(0) * LANES, from = get_global_id(1) * RUN;
+  const uint first = get_global_id(0) * LANES, from = get_global_id(1) * kRun;
   const ulong z = get_global_id(2);
 #if PDIST
   // Rows from the last of these on have no pair here.
@@ -85,12 +85,12 @@ kernel ITEM_BY_ITEM void distance_tiles(global char* out, ulong out_offset, glob
   const uint last = rows_a;
 #endif
   if (from >= last) return;
-  const uint count = min(last - from, (uint)RUN);
+  const uint count = min(last - from, (uint)kRun);
   global const T* x = (global const T*)(a + a_offset) + (z * rows_a + from) * length;
   global const T* y = (global const T*)(b + b_offset) + z * rows_b * length;
   global T* result = (global T*)(out + out_offset) + z * rows_a * rows_b;
   V transposed[TRANSPOSED];
-  V sums[RUN];
+  V sums[kRun];
   for (uint i = 0; i < count; i++) sums[i] = (V)0;
   for (uint start = 0; start < length; start += TRANSPOSED) {
     const uint elements = min(length - start, (uint)TRANSPOSED);

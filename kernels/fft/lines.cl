@@ -36,7 +36,6 @@
 #define ITEM get_local_id(0)
 #define SYNCHRONIZE() barrier(CLK_LOCAL_MEM_FENCE)
 #endif
-#define MAX_LANES 64
 #define BLOCK 16
 
 #include "fft/line.clh"
@@ -250,8 +249,8 @@ kernel ITEM_BY_ITEM void fft_lines(global const char* in_base, ulong in_offset,
                                    local REAL* scratch_base,
 #endif
                                    const REAL scale, const Arguments arguments) {
-  local long in_line[MAX_LANES], out_line[MAX_LANES];
-  local uint in_index[MAX_LANES], out_index[MAX_LANES], turn[MAX_LANES];
+  local long in_line[kMaxLanes], out_line[kMaxLanes];
+  local uint in_index[kMaxLanes], out_index[kMaxLanes], turn[kMaxLanes];
   const Places places = {in_line, out_line, in_index, out_index, turn};
   const uint item = ITEM, items = GROUP_SIZE;
   const size_t buffer_size =

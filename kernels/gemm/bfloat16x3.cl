@@ -6,6 +6,7 @@
 //
 // bfloat16 has the range of single precision, so parts below 9e-41 are rounded to multiples of
 // that.
+#include "gemm/bfloat16x3_arguments.clh"
 #include "include/dtype.clh"
 
 /// The nearest number of 8 bits; what would round to infinity is cut off.
@@ -68,32 +69,30 @@ kernel void gemm_bfloat16x3(global const char* in, ulong in_offset, global char*
   store_parts(out + out_offset + (row * pitch + i) * 2, distance, x);
 }
 
-#define TURNED_CHANNELS 64
-#define TURNED_POSITIONS 32
-
 /// Splits images whose channels are planes of `positions` elements into parts with channels
 /// innermost: for each part, out[image][position][channel], and 0 from `channels` up to
-/// `pitch`. Global size: 256 * tiles of positions * tiles of channels * images; work-groups of 256.
-kernel __attribute__((reqd_work_group_size(256, 1, 1))) void gemm_bfloat16x3_turned(
+/// `pitch`. Global size: kTurnedItems * tiles of positions * tiles of channels * images.
+kernel __attribute__((reqd_work_group_size(kTurnedItems, 1, 1))) void gemm_bfloat16x3_turned(
     global const char* in, ulong in_offset, global char* out, ulong out_offset,
     const uint positions, const uint channels, const uint pitch, const ulong distance) {
-  local float tile[TURNED_CHANNELS][TURNED_POSITIONS + 1];
+  local float tile[kTurnedChannels][kTurnedPositions + 1];
   const uint item = get_local_id(0), group = get_group_id(0);
-  const uint across_tiles = (positions - 1) / TURNED_POSITIONS + 1;
-  const uint channel_tiles = (pitch - 1) / TURNED_CHANNELS + 1;
+  const uint across_tiles = (positions - 1) / kTurnedPositions + 1;
+  const uint channel_tiles = (pitch - 1) / kTurnedChannels + 1;
   const uint rest = group / across_tiles, image = rest / channel_tiles;
-  const uint position0 = group % across_tiles * TURNED_POSITIONS;
-  const uint channel0 = rest % channel_tiles * TURNED_CHANNELS;
+  const uint position0 = group % across_tiles * kTurnedPositions;
+  const uint channel0 = rest % channel_tiles * kTurnedChannels;
   in += in_offset + (ulong)image * channels * positions * 4;
-  const uint across = item % TURNED_POSITIONS;
+  const uint across = item % kTurnedPositions;
 #pragma unroll
-  for (uint c = item / TURNED_POSITIONS; c < TURNED_CHANNELS; c += 256 / TURNED_POSITIONS) {
+  for (uint c = item / kTurnedPositions; c < kTurnedChannels;
+       c += kTurnedItems / kTurnedPositions) {
     const bool exists = position0 + across < positions && channel0 + c < channels;
     tile[c][across] =
         exists ? LOAD(f32, in, (ulong)(channel0 + c) * positions + position0 + across) : 0.0f;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  const uint position = item / (TURNED_CHANNELS / 8), channel = item % (TURNED_CHANNELS / 8) * 8;
+  const uint position = item / (kTurnedChannels / 8), channel = item % (kTurnedChannels / 8) * 8;
   if (position0 + position >= positions || channel0 + channel >= pitch) return;
   float x[8];
 #pragma unroll

@@ -34,9 +34,6 @@
 
 typedef TYPEV(R, WIDTH) V;
 
-// k is packed in chunks: enough work for a work-item, and few enough rows for the TLB.
-#define PACK_K 64
-
 #ifdef AMX
 #include "gemm/amx_panels.clh"
 #elif K_PACK == 4
@@ -139,10 +136,10 @@ typedef TYPE(R) E;  // of a panel
   }
 #endif
 
-/// Packs both operands. Global size: k / PACK_K, a_batches * m / MR + b_batches * n / NC.
+/// Packs both operands. Global size: k / kPackDepth, a_batches * m / MR + b_batches * n / NC.
 kernel ITEM_BY_ITEM void gemm_pack(OPERANDS, const PackedArguments panels) {
   const ulong row_panels = (p.m + MR - 1) / MR, column_panels = (p.n + NC - 1) / NC;
-  const ulong start = get_global_id(0) * PACK_K, end = min(start + PACK_K, (ulong)p.k);
+  const ulong start = get_global_id(0) * kPackDepth, end = min(start + kPackDepth, (ulong)p.k);
   ulong index = get_global_id(1);
   workspace += workspace_offset;
   if (index < row_panels * panels.a_batches) {

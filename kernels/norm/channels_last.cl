@@ -15,8 +15,7 @@
 
 #define KERNEL kernel __attribute__((reqd_work_group_size(VECTORS, ROWS, 1))) void
 
-#define LOADED 4  // positions whose loads are in flight together
-#define UNROLLED(k) _Pragma("unroll") for (uint k = 0; k < LOADED; k++)
+#define UNROLLED(k) _Pragma("unroll") for (uint k = 0; k < kLastLoaded; k++)
 // Positions of a work-item summed one after the other before they go to the total: bounds the
 // rounding error.
 #define BLOCK 64
@@ -47,7 +46,7 @@ static inline VECTOR sum_rows(VECTOR value, uint lane, uint row, local VECTOR* s
 }
 
 // In one pass over the deviations from the mean of the part's first positions, of which each
-// work-item takes LOADED: shifted sums.
+// work-item takes kLastLoaded: shifted sums.
 KERNEL channels_last_moments(global const char* x, const ulong x_offset, global char* partial,
                              const ulong partial_offset, const ChannelArguments args) {
   local VECTOR shared[ROWS * VECTORS];
@@ -59,9 +58,10 @@ KERNEL channels_last_moments(global const char* x, const ulong x_offset, global 
   common = ORIGIN_AT(VECTOR, common);
   x = START(x);
   VECTOR sampled = ZERO, one = ZERO;
-  for (uint i = 0; i < min(own, (uint)LOADED); i++) sampled += LOADV_OF(IN, x + i * STEP, 0);
+  for (uint i = 0; i < min(own, (uint)kLastLoaded); i++) sampled += LOADV_OF(IN, x + i * STEP, 0);
   if (own > 0) one = LOADV_OF(IN, x, 0);
-  const VECTOR sampled_mean = sum_rows(sampled, lane, row, shared) / min(n, (uint)(ROWS * LOADED));
+  const VECTOR sampled_mean =
+      sum_rows(sampled, lane, row, shared) / min(n, (uint)(ROWS * kLastLoaded));
   const VECTOR first_one = sum_rows(row == 0 ? one : ZERO, lane, row, shared);
   const VECTOR origin = ORIGIN(VECTOR, sampled_mean, first_one);
   VECTOR rest = ZERO, squares = ZERO;
@@ -69,8 +69,8 @@ KERNEL channels_last_moments(global const char* x, const ulong x_offset, global 
     const uint end = min(begin + BLOCK, own);
     VECTOR block_rest = ZERO, block_squares = ZERO;
     uint i = begin;
-    for (; i + LOADED <= end; i += LOADED) {
-      VECTOR d[LOADED];
+    for (; i + kLastLoaded <= end; i += kLastLoaded) {
+      VECTOR d[kLastLoaded];
       UNROLLED(k) d[k] = LOADV_OF(IN, x + (i + k) * STEP, 0) - origin;
       UNROLLED(k) {
         block_rest += d[k];
@@ -113,8 +113,8 @@ KERNEL channels_last_gradient_sums(global const char* grad, const ulong grad_off
     const uint end = min(begin + BLOCK, own);
     VECTOR block_sum = ZERO, block_product = ZERO;
     uint i = begin;
-    for (; i + LOADED <= end; i += LOADED) {
-      VECTOR g[LOADED], v[LOADED];
+    for (; i + kLastLoaded <= end; i += kLastLoaded) {
+      VECTOR g[kLastLoaded], v[kLastLoaded];
       UNROLLED(k) {
         g[k] = LOADV_OF(IN, grad + (i + k) * STEP, 0);
         v[k] = LOADV_OF(IN, x + (i + k) * STEP, 0);
@@ -153,8 +153,8 @@ KERNEL channels_last_normalize(global const char* x, const ulong x_offset, globa
   x = START(x + x_offset);
   y = START(y + y_offset);
   uint i = 0;
-  for (; i + LOADED <= own; i += LOADED) {
-    VECTOR v[LOADED];
+  for (; i + kLastLoaded <= own; i += kLastLoaded) {
+    VECTOR v[kLastLoaded];
     UNROLLED(k) v[k] = LOADV_OF(IN, x + (i + k) * STEP, 0);
     UNROLLED(k) STOREV_TO(IN, y + (i + k) * STEP, 0, NORMALIZED(v[k]));
   }
@@ -175,8 +175,8 @@ KERNEL channels_last_gradient(global const char* grad, const ulong grad_offset,
   x = START(x + x_offset);
   out = START(out + out_offset);
   uint i = 0;
-  for (; i + LOADED <= own; i += LOADED) {
-    VECTOR g[LOADED], v[LOADED];
+  for (; i + kLastLoaded <= own; i += kLastLoaded) {
+    VECTOR g[kLastLoaded], v[kLastLoaded];
     UNROLLED(k) {
       g[k] = LOADV_OF(IN, grad + (i + k) * STEP, 0);
       v[k] = LOADV_OF(IN, x + (i + k) * STEP, 0);

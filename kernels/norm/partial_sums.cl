@@ -1,7 +1,7 @@
 // Sums partial gradients of weight and bias: partial is [part][bias, weight][length]. On CPUs a
-// work-item owns WIDTH adjacent elements of one of the two; on GPUs a work-group owns COLUMNS of
-// them, and each of PART_ITEMS work-items for a column every PART_ITEMS-th part, for there are few
-// columns and many parts.
+// work-item owns WIDTH adjacent elements of one of the two; on GPUs a work-group owns kSumColumns
+// of them, and each of PART_ITEMS work-items for a column every PART_ITEMS-th part, for there are
+// few columns and many parts.
 #include "include/item_by_item.clh"
 #include "norm/norm.clh"
 #include "norm/arguments.clh"
@@ -48,17 +48,17 @@ kernel ITEM_BY_ITEM void norm_partial_sums(global const char* partial, const ulo
 #ifndef PART_ITEMS
 #define PART_ITEMS 16
 #endif
-#define COLUMNS 16
 #define LOADED 8  // parts whose loads are in flight together
 
-/// Global size: COLUMNS * PART_ITEMS for each COLUMNS columns; 2 if both gradients are wanted.
-kernel __attribute__((reqd_work_group_size(PART_ITEMS * COLUMNS, 1, 1))) void
+/// Global size: kSumColumns * PART_ITEMS for each kSumColumns columns; 2 if both gradients are
+/// wanted.
+kernel __attribute__((reqd_work_group_size(PART_ITEMS * kSumColumns, 1, 1))) void
 norm_partial_sums_group(global const char* partial, const ulong partial_offset, global char* bias,
                         const ulong bias_offset, global char* weight, const ulong weight_offset,
                         const PartialSumArguments args) {
-  local SCALAR sums[PART_ITEMS * COLUMNS];
-  const uint item = get_local_id(0), part_item = item / COLUMNS;
-  const uint column = (uint)get_group_id(0) * COLUMNS + item % COLUMNS;
+  local SCALAR sums[PART_ITEMS * kSumColumns];
+  const uint item = get_local_id(0), part_item = item / kSumColumns;
+  const uint column = (uint)get_group_id(0) * kSumColumns + item % kSumColumns;
   const uint which = args.first + (uint)get_group_id(1);
   const ulong next = (ulong)args.length * 2 * STORAGE_SIZE(ACC);
   SCALAR sum = 0;
@@ -78,7 +78,7 @@ norm_partial_sums_group(global const char* partial, const ulong partial_offset, 
   sums[item] = sum;
   for (uint n = PART_ITEMS / 2; n > 0; n /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (part_item < n) sums[item] += sums[item + n * COLUMNS];
+    if (part_item < n) sums[item] += sums[item + n * kSumColumns];
   }
   if (part_item > 0 || column >= args.length) return;
   STORE_TO(PARAM, which ? weight + weight_offset : bias + bias_offset, column, sums[item]);

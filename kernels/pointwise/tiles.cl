@@ -3,10 +3,10 @@
 // in registers (CPU) or local memory (GPU), so that all memory is touched in whole cache lines.
 //
 // Further compile parameters: STEP_OUT_<k>, STEP_IN_<k> as in rows.cl, and for inputs 3: contiguous
-// along y. CPU: a work-item takes TILES tiles of SIDE x SIDE one above the other, SIDE being WIDTH
-// or, where vectors can't be used, 8; global size ceil(size[0] / SIDE), ceil(size[1] / (SIDE *
-// TILES)), outer. GPU: a work-group of 32 x 8 takes a tile of 32 x 32; global size ceil(size[0] /
-// 32) * 32, ceil(size[1] / 32) * 8, outer.
+// along y. CPU: a work-item takes kTilesPerItem tiles of SIDE x SIDE one above the other, SIDE
+// being WIDTH or, where vectors can't be used, 8; global size ceil(size[0] / SIDE), ceil(size[1] /
+// (SIDE * kTilesPerItem)), outer. GPU: a work-group of 32 x 8 takes a tile of 32 x 32; global size
+// ceil(size[0] / 32) * 32, ceil(size[1] / 32) * 8, outer.
 #include "pointwise/operands.clh"
 #include "include/indexing.clh"
 #include "pointwise/arguments.clh"
@@ -16,9 +16,6 @@
 #endif
 #ifndef STEP_IN_0
 #define STEP_IN_0 3
-#endif
-#ifndef TILES
-#define TILES 4
 #endif
 
 #define STRIDE(k, d) arguments.stride[k][d]
@@ -38,7 +35,7 @@
 #ifdef OCL_DEVICE_CPU
 
 #if !VECTOR_PATH
-#define SIDE 8
+#define SIDE kScalarTile
 #else
 #define SIDE WIDTH
 #define T TYPEV(C, WIDTH)
@@ -72,8 +69,8 @@
 kernel ITEM_BY_ITEM void pointwise_tiles(PARAMETERS(const Arguments arguments)) {
   ADD_OUTER()
   const uint x0 = get_global_id(0) * SIDE;
-  for (uint step = 0; step < TILES; step++) {
-    const uint y0 = (get_global_id(1) * TILES + step) * SIDE;
+  for (uint step = 0; step < kTilesPerItem; step++) {
+    const uint y0 = (get_global_id(1) * kTilesPerItem + step) * SIDE;
     if (x0 >= arguments.size[0] || y0 >= arguments.size[1]) return;
 #if VECTOR_PATH
     if (x0 + WIDTH <= arguments.size[0] && y0 + WIDTH <= arguments.size[1]) {
@@ -108,20 +105,18 @@ kernel ITEM_BY_ITEM void pointwise_tiles(PARAMETERS(const Arguments arguments)) 
 
 #define T TYPE(C)
 #define T_SUFFIX
-#define TILE 32
-#define ROWS 8
 // One element of padding puts a column's elements in different banks.
 #define LOCAL_TILE_0(k, name, tag)
 #define LOCAL_TILE_1(k, name, tag)
 #define LOCAL_TILE_2(k, name, tag)
-#define LOCAL_TILE_3(k, name, tag) local T tile##k[TILE][TILE + 1];
+#define LOCAL_TILE_3(k, name, tag) local T tile##k[kGpuTile][kGpuTile + 1];
 #define LOCAL_TILE(k, name, tag) PASTE2(LOCAL_TILE_, STEP_IN_##k)(k, name, tag)
 #define FILL_TILE_0(k, name, tag)
 #define FILL_TILE_1(k, name, tag)
 #define FILL_TILE_2(k, name, tag)
-#define FILL_TILE_3(k, name, tag)                                                      \
-  for (uint i = get_local_id(1); i < TILE && y0 + lane < arguments.size[1]; i += ROWS) \
-    if (x0 + i < arguments.size[0])                                                    \
+#define FILL_TILE_3(k, name, tag)                                                                  \
+  for (uint i = get_local_id(1); i < kGpuTile && y0 + lane < arguments.size[1]; i += kGpuTileRows) \
+    if (x0 + i < arguments.size[0])                                                                \
       tile##k[i][lane] = LOAD_AS(C, tag, AT(name, BUFFER_OF_IN(k), x0 + i, y0 + lane), 0);
 #define FILL_TILE(k, name, tag) PASTE2(FILL_TILE_, STEP_IN_##k)(k, name, tag)
 #define LOAD_CELL_0(k, name, tag) LOAD_ONE(k, name, tag)
@@ -134,12 +129,12 @@ kernel void pointwise_tiles(PARAMETERS(const Arguments arguments)) {
   ADD_OUTER()
   FOR_INS(LOCAL_TILE)
   const uint lane = get_local_id(0);
-  const uint x0 = get_group_id(0) * TILE, y0 = get_group_id(1) * TILE;
+  const uint x0 = get_group_id(0) * kGpuTile, y0 = get_group_id(1) * kGpuTile;
   FOR_INS(FILL_TILE)
   barrier(CLK_LOCAL_MEM_FENCE);
   const uint x = x0 + lane;
   if (x >= arguments.size[0]) return;
-  for (uint i = get_local_id(1); i < TILE && y0 + i < arguments.size[1]; i += ROWS) {
+  for (uint i = get_local_id(1); i < kGpuTile && y0 + i < arguments.size[1]; i += kGpuTileRows) {
     const uint y = y0 + i;
     LOAD_INS(LOAD_CELL)
     FOR_OUTS(DECLARE_RESULT)

@@ -8,9 +8,8 @@
 #ifndef T
 #define T float16
 #define REAL float
-#endif
-// As many as hide the latency of two units, within the registers of a CPU core.
 #define CHAINS 12
+#endif
 
 kernel void probe_fma(global char* out_base, ulong out_offset, uint count) {
   const T a = (T)((REAL)0.999f), b = (T)((REAL)(get_global_id(0) * 1e-3f));

@@ -51,8 +51,7 @@ kernel void permute_feistel(global char* out, const ulong out_offset, const Feis
 }
 
 #ifdef OCL_DEVICE_CPU
-#define STRETCH 512  // numbers of a work-item
-#define AT_ONCE 32   // of them, in two vectors
+#define AT_ONCE 32  // of them, in two vectors
 
 static inline uint16 mix16(uint16 x, uint key) {
   x = (x ^ (uint16)(key)) * 0x9e3779b1u;
@@ -65,15 +64,15 @@ static inline uint16 mix16(uint16 x, uint key) {
 /// one step at a time; those that left [0, n) are put together for the next.
 kernel ITEM_BY_ITEM void permute_feistel_lanes(global char* out, const ulong out_offset,
                                                const FeistelArguments keys) {
-  const ulong first = (ulong)get_global_id(0) * STRETCH;
+  const ulong first = (ulong)get_global_id(0) * kFeistelStretch;
   if (first >= keys.n) return;
-  const uint count = (uint)min((ulong)STRETCH, keys.n - first);
+  const uint count = (uint)min((ulong)kFeistelStretch, keys.n - first);
   const uint16 left_mask = (uint16)(0xffffffffu >> (32 - keys.left_bits));
   const uint16 right_mask = (uint16)(0xffffffffu >> (32 - keys.right_bits));
   const uint16 shift = (uint16)(keys.right_bits);
   const uint n = (uint)keys.n;
-  uint result[STRETCH], pending[STRETCH], place[STRETCH];
-  for (uint j = 0; j < STRETCH; j++) {
+  uint result[kFeistelStretch], pending[kFeistelStretch], place[kFeistelStretch];
+  for (uint j = 0; j < kFeistelStretch; j++) {
     pending[j] = (uint)first + j;
     place[j] = j;
   }

@@ -85,7 +85,7 @@ kernel void segment_reduce(global const char* data, const ulong data_offset,
   STORE_FROM(E, C, out + out_offset, i, result);
 }
 
-#define SPAN (16 * WIDTH)
+#define SPAN (kSpanVectors * WIDTH)
 
 /// SPAN columns to a work-item, WIDTH of them at a time, the last ones overlapping. Global size:
 /// ceil(inner / SPAN) by outer * segments, or more.

@@ -1,7 +1,7 @@
 // A radix pass with a part of a row per work-item. For CPU devices.
 //
 // Compile parameters: KEY (key.clh).
-#define DIGIT_BITS 8
+#define DIGIT_BITS kPartsDigitBits
 #include "include/item_by_item.clh"
 #include "sort/radix.clh"
 

@@ -3,7 +3,7 @@
 //
 // Compile parameters: KEY (key.clh), GROUP (work-group size, a power of two), ITEMS (elements per
 // work-item). A part has GROUP * ITEMS elements.
-#define DIGIT_BITS 4
+#define DIGIT_BITS kTilesDigitBits
 #ifndef GROUP
 #define GROUP 64
 #endif

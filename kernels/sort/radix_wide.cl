@@ -8,7 +8,7 @@
 // Compile parameters: KEY (key.clh), ITEMS (elements per work-item), VOTES (1: the device has
 // NVIDIA's warps, whose work-items vote on each bit of the digit; otherwise they meet in local
 // memory).
-#define DIGIT_BITS 8
+#define DIGIT_BITS kWideDigitBits
 #ifndef ITEMS
 #define ITEMS 8
 #endif

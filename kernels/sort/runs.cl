@@ -44,7 +44,7 @@ kernel void sort_count_runs(global const char* keys_base, ulong keys_offset,
 #ifndef GROUP
 #define GROUP 256
 #endif
-#define SHARE 8  // elements of a work-item; a work-group's are a chunk
+// A work-group's kRunShare elements for each work-item are a chunk.
 
 /// Counts runs on GPUs. Global size: chunks * GROUP.
 kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_count_runs_in_groups(
@@ -52,13 +52,13 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_count_runs_i
     ulong index_offset, global char* counts_base, ulong counts_offset, const RunArguments runs) {
   local uint count;
   const uint id = get_local_id(0);
-  const ulong first = (ulong)get_group_id(0) * (GROUP * SHARE);
+  const ulong first = (ulong)get_group_id(0) * (GROUP * kRunShare);
   global const Key* keys = (global const Key*)(keys_base + keys_offset);
   global const uint* index = (global const uint*)(index_base + index_offset);
   if (id == 0) count = 0;
   barrier(CLK_LOCAL_MEM_FENCE);
   uint own = 0;
-  for (uint j = 0; j < SHARE; j++) {
+  for (uint j = 0; j < kRunShare; j++) {
     const ulong i = first + j * GROUP + id;
     if (i < runs.n) own += begins_run(keys, index, i, runs);
   }
@@ -117,8 +117,8 @@ kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void sort_write_runs_i
   local uint sums[GROUP];
   const uint id = get_local_id(0);
   TYPED_OPERANDS
-  const uint begin = min((ulong)runs.n, (ulong)get_global_id(0) * SHARE);
-  const uint end = begin + min((uint)SHARE, runs.n - begin);
+  const uint begin = min((ulong)runs.n, (ulong)get_global_id(0) * kRunShare);
+  const uint end = begin + min((uint)kRunShare, runs.n - begin);
   uint own = 0;
   for (uint i = begin; i < end; i++) own += begins_run(keys, index, i, runs);
   uint sum = own;

@@ -4,6 +4,7 @@
 // Compile parameters: IN (tag of the boxes), ACC (that of the type computed in), GROUP (work-items
 // of nms_scan, which is one work-group).
 #include "include/dtype.clh"
+#include "vision/nms_arguments.clh"
 
 #ifndef IN
 #define IN f32
@@ -16,8 +17,7 @@
 #endif
 
 #define SCALAR TYPE(ACC)
-// A word has the pairs of a box with so many others.
-#define BITS 32u
+#define BITS ((uint)kBits)
 
 // As std::max and std::min have it, with a NaN in either place.
 #define LARGER(a, b) ((a) < (b) ? (b) : (a))

@@ -17,7 +17,8 @@ REPEATS = 10
 ENOUGH = 5e-3  # seconds of a launch that its overhead does not matter in
 MOST_STEPS = 10**6
 PRODUCT = 8192  # rows and columns of matrices whose product keeps matrix units busy
-CHAINS = 12  # of kernels/probe/fma.cl
+#: Chains of fma: they hide the latency of two units, within the registers of a CPU core.
+CHAINS = 12
 AT_ONCE = 4  # vectors that are read in a step where nothing is written
 #: dtype -> the OpenCL C type and its size in bytes.
 REALS = {"float32": ("float", 4), "float64": ("double", 8), "float16": ("half", 2)}
@@ -174,7 +175,9 @@ def flops_per_second():
             continue
         lanes = min(64 // bytes_, 16) if on_cpu else 2
         vector = f"{real}{lanes}"
-        kernel = Kernel(embedded_source("probe/fma.cl"), "probe_fma", T=vector, REAL=real)
+        kernel = Kernel(
+            embedded_source("probe/fma.cl"), "probe_fma", T=vector, REAL=real, CHAINS=CHAINS
+        )
         steps, best = 16, 0.0
         while best < ENOUGH and steps < MOST_STEPS:  # some devices only emulate half
             steps *= 4

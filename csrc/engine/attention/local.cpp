@@ -16,29 +16,29 @@ namespace ocl::attention {
 
 namespace {
 
+using kernel_arguments::kLocalSide, kernel_arguments::kLocalChunk, kernel_arguments::kLocalPadding,
+    kernel_arguments::kDeltaItems;
+
 const KernelFamily forward_family{"attention/forward_local.cl", "attention_forward_local"};
 const KernelFamily delta_of{"attention/backward_local.cl", "attention_delta"};
 const KernelFamily query_gradient{"attention/backward_local.cl", "attention_query_gradient"};
 const KernelFamily key_gradient{"attention/backward_local.cl", "attention_key_gradient"};
 
-// Sizes in kernels/attention/local.clh.
-constexpr uint32_t kChunk = 32, kSide = 16;
-constexpr uint32_t kColumns = kChunk / kSide;  // of a work-item's, in a chunk
-constexpr uint32_t kDeltaItems = 16;           // ROW_ITEMS of kernels/attention/backward_local.cl
+constexpr uint32_t kColumns = kLocalChunk / kLocalSide;  // of a work-item's, in a chunk
 
 /// The tile: rows of queries and of keys per work-item, chunks of columns, and the work-items along
 /// the queries.
 struct Tile {
-  uint32_t queries, keys, depth_chunks, column_chunks, side = kSide;
+  uint32_t queries, keys, depth_chunks, column_chunks, side = kLocalSide;
 
-  uint32_t items() const { return side * kSide; }
+  uint32_t items() const { return side * kLocalSide; }
   uint32_t query_block() const { return queries * side; }
-  uint32_t key_block() const { return keys * kSide; }
+  uint32_t key_block() const { return keys * kLocalSide; }
   /// Bytes of the two tiles of operands, of a block of weights, and of `shared` values per query.
   size_t local_bytes(size_t element_size, uint32_t shared) const {
     const size_t rows = std::max(query_block(), key_block());
-    return element_size *
-           (2 * rows * (kChunk + 4) + query_block() * (key_block() + 4) + query_block() * shared);
+    return element_size * (2 * rows * (kLocalChunk + kLocalPadding) +
+                           query_block() * (key_block() + kLocalPadding) + query_block() * shared);
   }
 };
 
@@ -48,7 +48,8 @@ GroupNeed need_of(const Plan& plan, const Tile& tile, uint32_t sums, uint32_t sh
   const bool backward = plan.gradients != nullptr;
   const int64_t scores = int64_t{tile.queries} * tile.keys * (backward ? 2 : 1);
   const int64_t of_rows = int64_t{tile.queries} * (kColumns * sums + (backward ? 1 : 2));
-  const int64_t held = 2 * std::max(tile.query_block(), tile.key_block()) * kChunk / tile.items();
+  const int64_t held =
+      2 * std::max(tile.query_block(), tile.key_block()) * kLocalChunk / tile.items();
   const int64_t operands = 4 * int64_t{tile.queries + tile.keys};
   const int64_t values = scores + of_rows + held + operands;
   return {held_registers(plan.device, values, plan.compute_size), tile.items(),
@@ -63,8 +64,8 @@ Tile best_tile(const Plan& plan, const Tile& wanted, uint32_t sums, uint32_t sha
     Tile& tile = tiles[i];
     tile = tiles[i - 1];
     tile.queries = std::max(1U, tile.queries / 2);
-    if (tile.side != kSide) {
-      tile.side = kSide;
+    if (tile.side != kLocalSide) {
+      tile.side = kLocalSide;
     } else {
       tile.keys = std::max(1U, tile.keys / 2);
     }
@@ -78,8 +79,8 @@ Tile best_tile(const Plan& plan, const Tile& wanted, uint32_t sums, uint32_t sha
 
 Tile make_tile(const Plan& plan, uint32_t shared) {
   const Arguments& a = plan.arguments;
-  Tile tile{4, 4, std::max(1U, ceil_div(a.depth, kChunk)),
-            std::max(1U, ceil_div(a.columns, kChunk))};
+  Tile tile{4, 4, std::max(1U, ceil_div(a.depth, kLocalChunk)),
+            std::max(1U, ceil_div(a.columns, kLocalChunk))};
   // Larger tiles than the registers hold cost more than they save.
   if (plan.compute_size > 4 || tile.depth_chunks > 4 || tile.column_chunks > 4) {
     tile.queries = tile.keys = 2;
@@ -114,7 +115,7 @@ NDRange groups(const Tile& tile, size_t count, size_t heads) {
 }
 
 const char* refuse(const Plan& plan) {
-  const uint32_t shared = plan.gradients == nullptr ? kSide : 0;
+  const uint32_t shared = plan.gradients == nullptr ? kLocalSide : 0;
   const Tile tile = make_tile(plan, shared);
   if (tile.local_bytes(plan.compute_size, shared) > plan.device.properties().local_memory) {
     return "the tiles exceed the local memory";
@@ -125,13 +126,13 @@ const char* refuse(const Plan& plan) {
 
 void run_forward(Plan& plan) {
   Arguments& a = plan.arguments;
-  Tile tile = make_tile(plan, kSide);
+  Tile tile = make_tile(plan, kLocalSide);
   // Fewer work-items with more sums each read less of local memory.
   if (tile.queries == 4 && tile.keys == 4) {
-    tile.side = kSide / 2;
+    tile.side = kLocalSide / 2;
     tile.queries = 8;
   }
-  tile = best_tile(plan, tile, tile.column_chunks, kSide);
+  tile = best_tile(plan, tile, tile.column_chunks, kLocalSide);
   const size_t heads = size_t{plan.batch} * a.heads;
   const uint32_t query_blocks = ceil_div(a.queries, tile.query_block());
   const uint64_t items = query_blocks * heads;
@@ -139,10 +140,10 @@ void run_forward(Plan& plan) {
   constexpr uint32_t kWidth = 4;
   const uint32_t vectors = ceil_div(std::max(1U, a.columns), kWidth);
   const auto operands = forward_operands(plan, vectors * kWidth);
-  const auto defines = defines_of(plan, tile, need_of(plan, tile, tile.column_chunks, kSide));
+  const auto defines = defines_of(plan, tile, need_of(plan, tile, tile.column_chunks, kLocalSide));
   plan.launch(plan.kernel(forward_family, defines),
               groups(tile, size_t{query_blocks} * a.splits, heads), operands, {},
-              tile.local_bytes(plan.compute_size, kSide));
+              tile.local_bytes(plan.compute_size, kLocalSide));
   if (a.splits > 1) combine_splits(plan, operands, kWidth, vectors);
 }
 
@@ -154,7 +155,7 @@ Tile backward_tile(const Plan& plan, uint32_t sums) {
   // More sums than that exceed the registers.
   constexpr uint32_t kMostSums = 4;
   if (full && sums <= kMostSums) {
-    tile.side = kSide / 2;
+    tile.side = kLocalSide / 2;
     tile.queries = 8;
   }
   return best_tile(plan, tile, sums, 0);

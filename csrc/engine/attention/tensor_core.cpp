@@ -12,8 +12,10 @@ namespace ocl::attention {
 
 namespace {
 
+using kernel_arguments::kTensorCoreItems, kernel_arguments::kTensorCoreRows;
+
 // Sizes in kernels/attention/forward_tensor_core.cl.
-constexpr uint32_t kItems = 128, kQueries = 64, kPiece = 16;
+constexpr uint32_t kPiece = 16;
 constexpr uint32_t kMostColumns = 128;  // more exceed the registers
 
 /// Elements of 16 bytes, what rows are copied by.
@@ -70,7 +72,7 @@ void run_forward(Plan& plan) {
   Arguments& a = plan.arguments;
   const uint32_t keys = keys_at_a_time(plan), units = plan.device.properties().compute_units;
   const size_t heads = size_t{plan.batch} * a.heads;
-  const uint32_t query_blocks = ceil_div(a.queries, kQueries);
+  const uint32_t query_blocks = ceil_div(a.queries, kTensorCoreRows);
   const uint64_t items = query_blocks * heads;
   split_few(plan, items, units / 2, keys);
   constexpr uint32_t kWidth = 4;
@@ -84,7 +86,8 @@ void run_forward(Plan& plan) {
                                        {"BK", keys},
                                        {"SPLIT", a.splits > 1}}};
   Kernel& kernel = plan.kernel(family, defines);
-  const NDRange range{2, {size_t{query_blocks} * a.splits * kItems, heads, 1}, {kItems, 1, 1}};
+  const NDRange range{
+      2, {size_t{query_blocks} * a.splits * kTensorCoreItems, heads, 1}, {kTensorCoreItems, 1, 1}};
   plan.launch(kernel, range, operands, {}, 0);
   if (a.splits > 1) combine_splits(plan, operands, kWidth, vectors);
 }
@@ -110,7 +113,10 @@ void run_backward(Plan& plan) {
                                          {"COLUMNS", columns},
                                          {"WALK", floats ? kFloatRows : walk}}};
     Kernel& kernel = plan.kernel(family, defines);
-    plan.launch(kernel, {2, {size_t{ceil_div(rows, kQueries)} * kItems, heads, 1}, {kItems, 1, 1}},
+    plan.launch(kernel,
+                {2,
+                 {size_t{ceil_div(rows, kTensorCoreRows)} * kTensorCoreItems, heads, 1},
+                 {kTensorCoreItems, 1, 1}},
                 operands, {plan.scalar(plan.problem.scale)}, 0);
   };
   run(query_gradient, narrow ? 64 : 32, a.queries, size_t{plan.batch} * a.heads);

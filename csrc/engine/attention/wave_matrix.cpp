@@ -17,10 +17,10 @@ namespace ocl::attention {
 
 namespace {
 
-// Sizes in kernels/attention/wave_matrix.clh.
-constexpr uint32_t kWaves = 4, kDepthPiece = 16, kMostColumns = 128, kNarrow = 64;
-constexpr uint32_t kPadding = 8;  // elements of a line in local memory
-constexpr uint32_t kChunk = 8;    // elements of 16 bytes
+using kernel_arguments::kWaves, kernel_arguments::kWavePadding;
+
+constexpr uint32_t kDepthPiece = 16, kMostColumns = 128, kNarrow = 64;
+constexpr uint32_t kChunk = 8;  // elements of 16 bytes
 
 /// A wave's queries, and as many keys and columns of a piece.
 uint32_t piece(const gemm::WaveUnit& unit) { return unit.size == 32 ? 16 : 32; }
@@ -29,19 +29,19 @@ uint32_t whole(uint32_t size, uint32_t pieces) { return ceil_div(size, pieces) *
 
 /// Bytes of tiles in local memory: so many rows, along the head, and across it.
 size_t bytes_along(uint32_t columns, uint32_t rows) {
-  return sizeof(uint16_t) * rows * (whole(columns, kDepthPiece) + kPadding);
+  return sizeof(uint16_t) * rows * (whole(columns, kDepthPiece) + kWavePadding);
 }
 size_t bytes_across(const gemm::WaveUnit& unit, uint32_t columns, uint32_t rows) {
-  return sizeof(uint16_t) * whole(columns, piece(unit)) * (rows + kPadding);
+  return sizeof(uint16_t) * whole(columns, piece(unit)) * (rows + kWavePadding);
 }
 
 /// Bytes of local memory for tiles of so many rows. Emulation moves operands through it, too.
 size_t local_bytes(const Plan& plan, const gemm::WaveUnit& unit, uint32_t rows) {
-  constexpr size_t kEmulatedRegisters = 64, kState = 8;  // bytes: a work-item's at most, a query's
+  constexpr size_t kState = 8;  // bytes of a query's
   const Arguments& a = plan.arguments;
   const size_t along = bytes_along(a.depth, rows), across = bytes_across(unit, a.columns, rows);
   const size_t items = size_t{kWaves} * static_cast<uint32_t>(unit.size);
-  size_t bytes = along + across + (unit.emulated ? kEmulatedRegisters * items : 0);
+  size_t bytes = along + across + (unit.emulated ? gemm::kEmulatedBytes * items : 0);
   if (plan.gradients != nullptr) {
     bytes += bytes_along(a.columns, rows) + bytes_across(unit, a.depth, rows) + kState * rows;
   }

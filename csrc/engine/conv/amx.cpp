@@ -17,8 +17,8 @@ namespace {
 using namespace kernel_types;
 #include "conv/amx_arguments.clh"
 
-// The kernel has these sizes.
-constexpr int64_t kColumns = 32, kStep = 32, kRun = 16, kTiles = 8;
+// AMX's tiles: columns of the result, channels of a step, positions of a run.
+constexpr int64_t kColumns = 32, kStep = 32, kRun = 16;
 /// Fewer channels leave most of a tile idle.
 constexpr int64_t kLeastChannels = 16;
 constexpr int64_t kBytes = 2;  // of an element
@@ -161,7 +161,7 @@ void run(Description& description) {
     const char* const result = advance(out.data, out.dtype, image * out.stride[0]);
     const void* const bias = description.bias_data();
     launch(product_family.get(device, {{"ONLY", 3}}), queue,
-           items(panels, ceil_div(static_cast<int64_t>(p.runs), 2 * kTiles)),
+           items(panels, ceil_div(static_cast<int64_t>(p.runs), 2 * kAmxTiles)),
            Pointer{in_place ? in.data : copy_at}, Pointer{panels_at},
            Pointer{bias != nullptr ? bias : result}, Pointer{result}, p);
   }

@@ -86,11 +86,11 @@ const char* refuse_few_columns(const Contraction& contraction) {
   // Neighbouring work-items are to read what is next to each other.
   if (contraction.rows.innermost().first > 2) return "neighbouring rows lie apart";
   // A part of k's elements, with a factor for each column and a place, is in local memory.
-  constexpr size_t kPart = 256;
   const size_t term = round_up(
       static_cast<size_t>(contraction.columns) * contraction.element_size() + sizeof(int32_t), 16);
   const DeviceProperties& properties = contraction.device.properties();
-  if (kPart * term > properties.local_memory) return "a part of the sum exceeds local memory";
+  if (kFewColumnsPart * term > properties.local_memory)
+    return "a part of the sum exceeds local memory";
   if (properties.max_work_group_size < group_of_rows(contraction.device))
     return "work-groups are too small";
   const int64_t span = contraction.rows.first_span() + contraction.k.first_span();

@@ -15,8 +15,6 @@ namespace {
 using namespace kernel_types;
 #include "conv/one_by_one_arguments.clh"
 
-// The kernel has these sizes.
-constexpr int64_t kRows = 12, kColumns = 32;
 /// Tiles of a work-item at most: their positions of all planes stay in its second cache.
 constexpr int64_t kMostTiles = 16;
 
@@ -33,8 +31,8 @@ const char* refuse(const Description& description) {
   }
   if (position_stride(in) != 1 || position_stride(out) != 1)
     return "positions don't lie side by side";
-  if (in.size[2] * in.size[3] * in.size[4] < kColumns) return "planes are small";
-  if (out.size[1] < kRows || in.size[1] == 0) return "channels are few";
+  if (in.size[2] * in.size[3] * in.size[4] < ONE_BY_ONE_COLUMNS) return "planes are small";
+  if (out.size[1] < ONE_BY_ONE_ROWS || in.size[1] == 0) return "channels are few";
   return nullptr;
 }
 
@@ -47,7 +45,8 @@ void run(Description& description) {
   const auto number = [](int64_t value) { return static_cast<uint32_t>(value); };
   const int64_t images = in.size[0], channels = in.size[1], rows = out.size[1];
   const int64_t positions = in.size[2] * in.size[3] * in.size[4];
-  const int64_t tiles = ceil_div(positions, kColumns), panels = ceil_div(rows, kRows);
+  const int64_t tiles = ceil_div(positions, ONE_BY_ONE_COLUMNS),
+                panels = ceil_div(rows, ONE_BY_ONE_ROWS);
   OneByOneArguments p{};
   p.in_image = in.stride[0], p.in_channel = in.stride[1];
   p.out_image = out.stride[0], p.out_channel = out.stride[1];

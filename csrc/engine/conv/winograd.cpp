@@ -19,7 +19,6 @@ namespace {
 
 #include "conv/winograd_arguments.clh"
 
-constexpr int64_t kPoints = 16;
 /// Fewer channels or columns leave too little between the transforms, fewer tiles too little to pay
 /// for the windows'.
 constexpr int64_t kLeastChannels = 16, kLeastTiles = 64;

@@ -21,8 +21,6 @@ namespace {
 
 using c10::ScalarType;
 
-constexpr size_t kMaxLanes = 64;
-
 const KernelFamily lines_family{"fft/lines.cl", "fft_lines"};
 
 }  // namespace

@@ -23,6 +23,8 @@ namespace ocl::gemm {
 
 namespace {
 
+#include "gemm/bfloat16x3_arguments.clh"
+
 /// How an operand is split: contiguous along k, or along its lines (rows of a, columns of b).
 struct Split {
   FloatLines from;
@@ -146,13 +148,11 @@ void write_bfloat16x3(Queue& queue, const FloatLines& lines, char* out, uint32_t
 
 void write_bfloat16x3(Queue& queue, const FloatImages& images, char* out, uint32_t pitch,
                       const Bfloat16x3& parts) {
-  constexpr size_t kItems = 256;
-  constexpr int64_t kPositions = 32, kChannels = 64;
   const auto tiles = [](int64_t n, int64_t each) { return static_cast<size_t>(ceil_div(n, each)); };
   launch(turned_family.get(queue.device(), {}), queue,
-         NDRange::linear(
-             tiles(images.positions, kPositions) * tiles(pitch, kChannels) * images.images * kItems,
-             kItems),
+         NDRange::linear(tiles(images.positions, kTurnedPositions) * tiles(pitch, kTurnedChannels) *
+                             images.images * kTurnedItems,
+                         kTurnedItems),
          Pointer{images.data}, Pointer{out}, images.positions, images.channels, pitch,
          cl_ulong{parts.distance});
 }

@@ -2,6 +2,7 @@
 // device has, and whether they do what is documented.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "engine/gemm/plan.h"
@@ -20,6 +21,9 @@ struct WaveUnit {
   /// On a CPU, functions do what the instructions are specified to do.
   bool emulated = false;
 };
+
+/// Bytes of local memory that a work-item of an emulated unit takes for its registers, at most.
+inline constexpr size_t kEmulatedBytes = 64;
 
 /// The unit that a device has for operands of a tag: if nothing, the reason.
 struct WaveAnswer {

@@ -16,7 +16,6 @@ namespace ocl::gemm {
 
 namespace {
 
-constexpr int64_t kPackDepth = 64;  // PACK_K of packed.cl
 // Row panels whose sums a work-item has at a time, 4 KiB each.
 constexpr int64_t kMostAmxPanels = 8;
 

@@ -36,8 +36,7 @@ uint64_t fitting(const Plan& plan, const WaveUnit& unit) {
     const size_t tiles = 2 * stage * (unit.as_floats ? 4 : 2);
     // The epilogue's lines are a piece's rows of every wave.
     const auto lines = static_cast<size_t>(s.tile.m / s.rows * std::min(s.rows, 32) * s.tile.n * 4);
-    constexpr size_t kEmulatedRegisters = 64;  // bytes of a work-item's, at most
-    const size_t more = unit.emulated ? kEmulatedRegisters * static_cast<size_t>(s.tile.items) : 0;
+    const size_t more = unit.emulated ? kEmulatedBytes * static_cast<size_t>(s.tile.items) : 0;
     if (std::max(tiles, lines) + more <= properties.local_memory &&
         static_cast<size_t>(s.tile.items) <= properties.max_work_group_size) {
       fits |= uint64_t{1} << i;

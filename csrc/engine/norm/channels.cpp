@@ -83,10 +83,8 @@ ChannelPlan::ChannelPlan(Kind kind, const at::Tensor& x, const ChannelVectors& v
 namespace {
 
 constexpr int64_t kMostParts = 256;
-// Numbers of channels_last: positions of a work-item whose loads are in flight together, LOADED
-// there; and how many times as many it takes. That many for the sums bound what shifted sums lose
-// in rounding, since kLastLoaded of each work-item give the shift.
-constexpr int64_t kLastLoaded = 4;
+// How many times kLastLoaded positions a work-item of channels_last takes. That many for the sums
+// bound what shifted sums lose in rounding, since kLastLoaded of each work-item give the shift.
 constexpr int64_t kLastLeastSumSteps = 2, kLastMostSumSteps = 64, kLastMostElementSteps = 8;
 
 const KernelFamily statistics_family{"norm/channels.cl", "channel_statistics"};

@@ -106,8 +106,6 @@ constexpr int64_t kMostRowsPerItem = 1024;
 // Without them: most rows are worked off beside the one before.
 constexpr int64_t kMostRowsAlone = 64;
 
-constexpr int64_t kSumColumns = 16;  // of a work-group of norm_partial_sums_group
-
 const KernelFamily rows_family{"norm/rows.cl", "norm_rows"};
 const KernelFamily registers_family{"norm/rows_registers.cl", "norm_rows_registers"};
 const KernelFamily rows_backward_family{"norm/rows_backward.cl", "norm_rows_backward"};

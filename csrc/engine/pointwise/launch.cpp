@@ -34,9 +34,6 @@ constexpr int64_t kMinTogether = 8192;
 constexpr int64_t kMinRowsElements = 2048;
 // Tiles pay where both dimensions fill one.
 constexpr int64_t kMinTile = 16;
-constexpr size_t kTilesPerItem = 4;                // TILES of tiles.cl
-constexpr size_t kScalarTile = 8;                  // SIDE there without vectors
-constexpr size_t kGpuTile = 32, kGpuTileRows = 8;  // TILE and ROWS there
 
 const KernelFamily contiguous_family{"pointwise/contiguous.cl", "pointwise_contiguous"};
 const KernelFamily rows_family{"pointwise/rows.cl", "pointwise_rows"};

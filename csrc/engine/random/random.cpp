@@ -44,7 +44,6 @@ const KernelFamily dropout_family{"random/bernoulli.cl", "dropout"};
 const KernelFamily rank_family{"random/permutation.cl", "permute_rank"};
 const KernelFamily feistel_family{"random/permutation.cl", "permute_feistel"};
 const KernelFamily feistel_lanes_family{"random/permutation.cl", "permute_feistel_lanes"};
-constexpr int64_t kFeistelStretch = 512;  // STRETCH there
 
 const char* const kFloat = tag(at::kFloat);
 const char* const kDouble = tag(at::kDouble);

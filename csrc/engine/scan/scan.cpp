@@ -31,7 +31,7 @@ using c10::ScalarType;
 using reduce::Dimension;
 using reduce::Geometry;
 
-constexpr int kCpuItems = 8;  // known to scan/ops.clh
+constexpr int kCpuItems = 8;
 constexpr int64_t kLeastColumns = 4;
 // Every chunk combines the partials of all chunks before it, one by one in columns.
 constexpr int64_t kMaxColumnSplits = 128;

@@ -11,11 +11,10 @@ namespace ocl::sort {
 
 namespace {
 
-constexpr uint32_t kPartsDigitBits = 8, kTilesDigitBits = 4;  // as in the kernel files
 // Below that many elements a row is sorted by one work-item, whatever the others do.
 constexpr uint32_t kWholeRow = 16384;
 // A work-group per digit and part, and the work-items of a warp that share a digit's count.
-constexpr uint32_t kWideDigitBits = 8, kWideGroup = 1 << kWideDigitBits, kWideItems = 16;
+constexpr uint32_t kWideGroup = 1 << kWideDigitBits, kWideItems = 16;
 
 const KernelFamily rows_family{"sort/radix_rows.cl", "sort_radix_rows"};
 const KernelFamily count_parts_family{"sort/radix_parts.cl", "sort_count_parts"};

@@ -17,7 +17,6 @@ namespace ocl::sort {
 namespace {
 
 constexpr uint32_t kMinChunk = 64;
-constexpr uint32_t kShare = 8;  // elements of a GPU's work-item, as in kernels/sort/runs.cl
 
 const KernelFamily count_family{"sort/runs.cl", "sort_count_runs"};
 const KernelFamily write_family{"sort/runs.cl", "sort_write_runs"};
@@ -63,7 +62,7 @@ void Runs::count(bool in_groups) {
   in_groups_ = in_groups;
   const Device& device = queue_.device();
   const uint32_t wanted = wanted_items(device) * (device.is_cpu() ? 8 : 1);
-  chunk_ = in_groups_ ? kShare * static_cast<uint32_t>(group_of_elements(device))
+  chunk_ = in_groups_ ? kRunShare * static_cast<uint32_t>(group_of_elements(device))
                       : std::max(kMinChunk, n_ / wanted + 1);
   chunks_ = ceil_div(n_, chunk_);
   counts_ = at::empty({int64_t{chunks_} + 1}, counts_.options());

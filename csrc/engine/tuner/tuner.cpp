@@ -24,8 +24,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kDuration = 5000, kIterations = 20;
-// Another candidate must take less than this share of the default's time: less is noise.
-constexpr double kClearlyFaster = 0.97;
 // Candidates this much slower than the best are not timed again.
 constexpr double kHopeless = 1.5;
 // The share of the time budget for builds and comparisons; the rest is left for timing.

@@ -45,7 +45,10 @@ inline uint32_t epoch() {
   return __builtin_expect(epoch != detail::kUnread, 1) ? epoch : detail::read_epoch();
 }
 
-/// The ways to compute one thing. Number 0 is the default, what would run without a tuner.
+/// Another candidate must take less than this share of the default's time: less is noise.
+inline constexpr double kClearlyFaster = 0.97;
+
+/// Candidates that compute the same. Number 0 is the default, what would run without a tuner.
 class Candidates {
  public:
   virtual ~Candidates() = default;

@@ -22,10 +22,11 @@ namespace ocl::vision {
 
 namespace {
 
+#include "vision/nms_arguments.clh"
+
 const KernelFamily mask_family{"vision/nms.cl", "nms_mask"};
 const KernelFamily scan_family{"vision/nms.cl", "nms_scan"};
 
-constexpr int64_t kBits = 32;
 /// Bytes of the matrix, which is made and passed over in parts if it is larger.
 constexpr int64_t kMaskBytes = int64_t{64} << 20;
 
@@ -68,7 +69,7 @@ at::Tensor nms(const at::Tensor& dets, const at::Tensor& scores, double iou_thre
       std::get<1>(at::sort(scores, /*stable=*/true, /*dim=*/0, /*descending=*/true));
   const at::Tensor boxes = dets.index_select(0, order).contiguous();
   const int64_t words = ceil_div(n, kBits);
-  const int64_t most_rows = std::max(kMaskBytes / (words * 4) / kBits * kBits, kBits);
+  const int64_t most_rows = std::max<int64_t>(kMaskBytes / (words * 4) / kBits * kBits, kBits);
   const at::Tensor mask = at::empty({std::min(n, most_rows), words}, ints);
   const at::Tensor removed = at::zeros({words}, ints);
   const at::Tensor keep = at::empty({n + 1}, longs);

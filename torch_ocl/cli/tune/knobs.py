@@ -5,8 +5,10 @@ csrc/engine/device_constants.h says what each one means."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from torch_ocl import _C
+
 #: Another value must take less than this share of the time, over all work that it matters for.
-CLEARLY_FASTER = 0.97
+CLEARLY_FASTER = _C.CLEARLY_FASTER
 #: Work that another value makes this much slower refuses it.
 TOO_SLOW = 1.05
 
