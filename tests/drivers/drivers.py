@@ -76,7 +76,7 @@ def prepare(driver, folder):
     environment = inherited | driver.environment | {"TORCH_OCL_DEVICES": driver.device}
     if driver.tune_as:
         environment["TORCH_OCL_TUNE_AS"] = driver.tune_as
-    # What a check leaves out concerns nobody else, and two drivers may have the same name.
+    # A list of failing kernels concerns one driver, and two drivers may have the same name.
     environment["TORCH_OCL_CACHE_DIR"] = str(folder / driver.name / "cache")
     if not driver.suite:
         return [sys.executable], environment
