@@ -28,7 +28,8 @@ struct Vectors {
 };
 
 /// `facts` has the dtype that is computed with.
-void run(Rule rule, const Vectors& vectors, const Tensor& facts, LbfgsArguments arguments) {
+void run(Rule rule, const Vectors& vectors, const Tensor& facts, LbfgsArguments arguments,
+         double step = 0) {
   const Tensor& gradient = vectors.gradient;
   TORCH_CHECK(at::isFloatingType(gradient.scalar_type()) && gradient.numel() < (int64_t{1} << 31),
               "lbfgs: expected a gradient of floating point numbers");
@@ -55,7 +56,7 @@ void run(Rule rule, const Vectors& vectors, const Tensor& facts, LbfgsArguments 
          queue, NDRange::linear(group, group).of_work(passes * gradient.numel()), pointer(gradient),
          pointer(vectors.previous), pointer(vectors.last), pointer(vectors.direction),
          pointer(vectors.steps), pointer(vectors.changes), pointer(vectors.inverses),
-         pointer(vectors.factors), pointer(facts), arguments);
+         pointer(vectors.factors), pointer(facts), arguments, scalar_argument(compute, step));
 }
 
 void lbfgs_first(const Tensor& gradient, Tensor& previous, Tensor& direction, Tensor& facts) {
@@ -77,13 +78,12 @@ void lbfgs_direction(const Tensor& gradient, Tensor& previous, const Tensor& las
                   (count < rows || rows == most),
               "lbfgs: there is no row for another step");
   LbfgsArguments arguments{};
-  arguments.step = step;
   arguments.rows = static_cast<uint32_t>(rows);
   arguments.first = static_cast<uint32_t>(first);
   arguments.count = static_cast<uint32_t>(count);
   arguments.most = static_cast<uint32_t>(most);
   run(with_history, {gradient, previous, last, direction, steps, changes, inverses, factors}, facts,
-      arguments);
+      arguments, step);
 }
 
 void lbfgs_slope(const Tensor& gradient, const Tensor& direction, Tensor& facts) {

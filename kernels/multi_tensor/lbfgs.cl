@@ -191,6 +191,7 @@ static ALWAYS_INLINE real add_and_dot(global char* direction, global const char*
   return TOTAL(product);
 }
 
+/// t: how far the last direction was followed.
 kernel ITEM_BY_ITEM void lbfgs(global const char* gradient, ulong gradient_offset,
                                global char* previous, ulong previous_offset,
                                global const char* last, ulong last_offset,  // direction
@@ -198,7 +199,7 @@ kernel ITEM_BY_ITEM void lbfgs(global const char* gradient, ulong gradient_offse
                                ulong steps_offset, global char* changes, ulong changes_offset,
                                global char* inverses, ulong inverses_offset, global char* factors,
                                ulong factors_offset, global char* facts, ulong facts_offset,
-                               const LbfgsArguments p) {
+                               const LbfgsArguments p, const real t) {
   const uint n = p.elements, item = get_local_id(0);
 #if GROUP > 1
   local real shared[2 * GROUP];
@@ -224,7 +225,6 @@ kernel ITEM_BY_ITEM void lbfgs(global const char* gradient, ulong gradient_offse
   changes += changes_offset;
   global real* const inverse = (global real*)(inverses + inverses_offset);
   global real* const factor = (global real*)(factors + factors_offset);
-  const real t = (real)p.step;
 
   // The newest pair, of the storage's precision, as it is kept.
   real curvature, square;
