@@ -47,9 +47,7 @@ std::string common_options(const Device& device) {
   define(p.has_tensor_cores, "OCL_HAS_PTX_80");
   define(p.has_work_group_reduce, "OCL_HAS_WORK_GROUP_REDUCE");
   define(p.has_system_svm, "OCL_HAS_SYSTEM_SVM");
-  // kernels/include/indexing.clh says why.
-  const bool intel = p.platform.find("Intel") != std::string::npos;
-  define(intel && p.tuning_class == DeviceClass::gpu, "OCL_UNROLL_DIMENSIONS");
+  define(device.quirks().copies_indexed_arguments, "OCL_UNROLL_DIMENSIONS");
   define(device.quirks().slow_vload_half, "OCL_SLOW_VLOAD_HALF");
   define(device.quirks().builtin_prefetch, "OCL_BUILTIN_PREFETCH");
   define(device.quirks().wrong_vector_pow, "OCL_WRONG_VECTOR_POW");

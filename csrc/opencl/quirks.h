@@ -22,6 +22,7 @@ struct Quirks {
   bool keeps_compiler = false;        // a program built from source keeps the compiler's memory
   bool helps_in_event_waits = false;  // a thread that waits computes, but only in clWaitForEvents
   bool slow_command_buffers = false;  // they take longer than the launches that they stand for
+  bool copies_indexed_arguments = false;  // each work-item copies a struct that it indexes
   // A build's messages name lines of the whole text, whatever #line says.
   bool ignores_line_directives = false;
   // A kernel of a fixed work-group size gets no local memory for its arguments, and others what

@@ -16,6 +16,7 @@
 #include "include/item_by_item.clh"
 #include "include/assert.clh"
 #include "include/dtype.clh"
+#include "include/indexing.clh"
 #include "loss/arguments.clh"
 
 typedef TYPE(E) real;
@@ -49,13 +50,18 @@ static inline real log_add(real a, real b) {
   return top == -(real)INFINITY ? top : log(exp(a - top) + exp(b - top)) + top;
 }
 
-#define DECLARE_SAMPLE(k)                    \
-  const uint n = args.first + (k);           \
-  const uint length = args.input_length[k];  \
-  const uint labels = args.target_length[k]; \
-  const uint width = 2 * labels + 1;         \
-  log_probs += log_probs_offset;             \
-  global const char* targets = target + target_offset + args.target_begin[k] * STORAGE_SIZE(TARGET)
+#define DECLARE_SAMPLE(k)                                  \
+  const uint n = args.first + (k);                         \
+  uint length = 0, labels = 0;                             \
+  ulong begin = 0;                                         \
+  FOR_DIMENSIONS(sample_, k, (k) + 1, args.input_length) { \
+    length = args.input_length[sample_];                   \
+    labels = args.target_length[sample_];                  \
+    begin = args.target_begin[sample_];                    \
+  }                                                        \
+  const uint width = 2 * labels + 1;                       \
+  log_probs += log_probs_offset;                           \
+  global const char* targets = target + target_offset + begin * STORAGE_SIZE(TARGET)
 #define ALPHA_OF(p) ((global real*)(p) + (ulong)n * args.time * args.width)
 
 /// alpha, and the negative log likelihood of each sample.

@@ -6,6 +6,7 @@
 // or where nothing is converted an unsigned tag of the element's size), GROUP (a work-group if
 // above 1), CHUNK, WIDTH (elements of a CPU's vector).
 #include "include/dtype.clh"
+#include "include/indexing.clh"
 #include "include/item_by_item.clh"
 #include "shape/arguments.clh"
 
@@ -78,10 +79,10 @@ static inline TYPE(OUT) element(uint dtype, global const char* p) {
 
 /// Adds the offsets of element number `rest` of the dimensions from `first` on.
 #define ADD_OFFSETS(rest, first)                                                  \
-  for (uint d = first; d < args.dims; d++) {                                      \
+  FOR_DIMENSIONS(d, first, args.dims, args.size) {                                \
     const uint quotient = rest / SIZE(d), coordinate = rest - quotient * SIZE(d); \
     rest = quotient;                                                              \
-    in_at += (long)coordinate * PART.stride[d];                                   \
+    in_at += (long)coordinate * part.stride[d];                                   \
     out_at += (long)coordinate * args.stride[d];                                  \
   }
 
@@ -89,21 +90,28 @@ kernel ITEM_BY_ITEM void cat(PARAMETERS, const CatArguments args) {
   const uint chunk = get_global_id(0) / GROUP;
   if (chunk >= args.chunks) return;
   uint number = 0;
-  while (number + 1 < args.parts && args.part[number + 1].first <= chunk) number++;
-#define PART args.part[number]
-  const uint length = PART.length;
+  FOR_DIMENSIONS(k, 1, args.parts, args.part) {
+    if (args.part[k].first <= chunk) number = k;
+  }
+#ifdef OCL_UNROLL_DIMENSIONS
+  CatPart part;
+  FOR_DIMENSIONS(k, number, number + 1, args.part) part = args.part[k];
+#else
+#define part args.part[number]
+#endif
+  const uint length = part.length;
   uint n = 1;
-  for (uint d = 0; d < args.dims; d++) n *= SIZE(d);
-  const uint begin = (chunk - PART.first) * CHUNK, end = begin + min((uint)CHUNK, n - begin);
-  global const char* from = PLACE_OF(PART);
-  global char* to = OUT_BASE + PART.out;
+  FOR_DIMENSIONS(d, 0, args.dims, args.size) n *= SIZE(d);
+  const uint begin = (chunk - part.first) * CHUNK, end = begin + min((uint)CHUNK, n - begin);
+  global const char* from = PLACE_OF(part);
+  global char* to = OUT_BASE + part.out;
 #if MIXED
-  const uint dtype = PART.dtype;
+  const uint dtype = part.dtype;
 #endif
 #if GROUP == 1
   // A CPU goes along dimension 0, whose rows are long.
   const uint row = SIZE(0);
-  const long in_step = PART.stride[0], out_step = args.stride[0];
+  const long in_step = part.stride[0], out_step = args.stride[0];
   for (uint i = begin; i < end;) {
     uint rest = i / row;
     const uint x = i - rest * row, count = min(row - x, end - i);

@@ -17,6 +17,8 @@
 #include "spatial/spatial.clh"
 
 #define VALUES TYPEV(ACC, WIDTH)
+// The place of a column's taps: known where there is one, so that registers hold it.
+#define COLUMN(x) (SPAN == 1 ? 0 : (x) - first)
 
 typedef struct {
   uint index[TAPS];
@@ -71,7 +73,7 @@ kernel ITEM_BY_ITEM void resample(global char* out, const ulong out_offset, glob
   // Rows share the taps of their columns.
   Taps columns[SPAN];
   const uint first = RUN_BEGIN;
-  FOR_RUN(x) columns[x - first] = TAPS_OF(2, x);
+  FOR_RUN(x) columns[COLUMN(x)] = TAPS_OF(2, x);
 #endif
   FOR_ROWS(start) {
 #if AXES > 1
@@ -86,7 +88,7 @@ kernel ITEM_BY_ITEM void resample(global char* out, const ulong out_offset, glob
     FOR_RUN(x) {
       const Place p = PLACE(start, x);
 #if !CHANNELS_INNER
-      const Taps w = columns[x - first];
+      const Taps w = columns[COLUMN(x)];
 #endif
       const uint plane = PLANE(1, p);
       const uint step = args.stride[1][4];

@@ -41,7 +41,7 @@ struct Plan {
     group = cpu ? 1 : group_of_elements(device);
     chunk = cpu ? 2 * static_cast<size_t>(device_row(device).item_elements)
                 : width * group * kVectorsPerItem;
-    table = tensors > entries;
+    table = tensors > entries || device.quirks().copies_indexed_arguments;
     buffers = table ? kTableBuffers : kBuffers;
   }
   size_t operands, entries, width, group, chunk, buffers;
