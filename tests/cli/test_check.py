@@ -12,7 +12,7 @@ import torch
 
 from tests.c_library import build_loader
 from torch_ocl import _C
-from torch_ocl.cli.check import cases
+from torch_ocl.cli.check import cases, process
 
 HERE = pathlib.Path(__file__).resolve().parent
 WITH_TRIAL = {"TORCH_OCL_FIRST_USE_CHECK": "1"}
@@ -89,6 +89,27 @@ def test_a_later_check_takes_back_what_is_right(run):
     assert run("lstm_step=wrong", *CHECK).returncode == 1
     assert run("", *CHECK).returncode == 0
     assert "right" in run("", *CHECK).stdout
+
+
+@pytest.mark.parametrize(
+    ("program", "answers"),
+    [
+        ("for _ in range(8): time.sleep(.25); print(file=said, flush=True)\nprint()", True),
+        ("time.sleep(9)", False),
+        ("while True: time.sleep(.25); print(file=said, flush=True)", False),
+    ],
+    ids=["builds", "silent", "endless"],
+)
+def test_builds_and_launches_are_signs_of_life(monkeypatch, program, answers):
+    """A case hangs that says nothing for so long, or never ends."""
+    monkeypatch.setattr(process, "_LIVELY", 4)
+    runner = process.Runner("ocl:0", 1)
+    script = f"import sys, time\nsaid = open(sys.argv[1], 'a')\n{program}"
+    command = [sys.executable, "-c", script, runner._said.name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        assert runner._answers(child, 1) is answers
+        child.kill()
+    runner.close()
 
 
 def test_an_unknown_family_is_refused(run):

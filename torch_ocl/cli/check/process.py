@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 
 _START_SECONDS = 600  # importing torch on a busy machine
+_LIVELY = 20  # times as long as without a sign of life a case may take
 _VARIABLES = {
     "TORCH_OCL_VERBOSE": "dispatch,build,launch",
     "TORCH_OCL_QUARANTINE": "0",  # what was left out is tried again
@@ -107,9 +108,11 @@ class Runner:
         return json.loads(answer) if answer.endswith(b"\n") else self._end(process)
 
     def _answers(self, process: subprocess.Popen[bytes], seconds: float) -> bool:
-        """Waits while the process builds programs and launches kernels, which it says."""
+        """Waits while the process builds programs and launches kernels, which it says, but not for
+        ever: something may launch kernels without an end."""
         said, last = 0, time.monotonic()
-        while time.monotonic() < last + seconds:
+        end = last + _LIVELY * seconds
+        while time.monotonic() < min(last + seconds, end):
             if select.select([process.stdout], [], [], min(seconds, 0.5))[0]:
                 return True
             before, said = said, os.fstat(self._said.fileno()).st_size
