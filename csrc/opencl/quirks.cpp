@@ -172,9 +172,9 @@ Quirks quirks_of(const DeviceProperties& p) {
   // with launches on Intel's CPU runtime 2026.2, and 61 and 53 on PoCL 3.1. Reproduction:
   // python -m benchmarks.studies.graphs with TORCH_OCL_COMMAND_BUFFERS=1, and with 0.
   quirks.slow_command_buffers = is_intel_cpu(p) || is_pocl(p);
-  // Intel's compiler for GPUs (ocloc 22 to 25) copies a kernel's struct argument to private memory,
-  // for each work-item, where an index that is known at run time alone reads it: 820 bytes of a
-  // work-item of a foreach function. Reproduction: make silicon ARGS=arc-b, without the quirk.
+  // Intel's compiler for GPUs (ocloc 24.35 and 26.27) copies a kernel's struct argument to private
+  // memory, for each work-item, where an index that is known at run time alone reads it: 820 bytes
+  // of a work-item of a foreach function. Reproduction: make silicon ARGS=arc-b, without the quirk.
   quirks.copies_indexed_arguments = p.tuning_class == DeviceClass::gpu && has(p.platform, "Intel");
   // Mesa's zink (25.0.7 and 26.2.6, over lavapipe and NVIDIA's Vulkan) compiles a kernel with
   // reqd_work_group_size before the sizes of its local arguments are known, and takes them to be 0:

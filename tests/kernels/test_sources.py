@@ -54,6 +54,13 @@ def test_balanced_conditionals(path):
     assert depth == 0
 
 
+@pytest.mark.parametrize("path", sorted(KERNELS.rglob("*arguments.clh")), ids=name)
+def test_arguments_need_no_float64(path):
+    """A field of type double does not compile on devices without it."""
+    code = re.sub(r"//.*", "", path.read_text())
+    assert not re.search(r"\bdouble\d*\b", code)
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 def test_starts_with_a_comment(path):
     assert path.read_text().startswith("// ")
