@@ -88,6 +88,7 @@ def test_a_compiler_that_fails(stand_in, tmp_path):
     one(lines, "computes nothing", "CL_COMPILER_NOT_AVAILABLE", "Update its driver (sudo ")
 
 
+@pytest.mark.slow
 def test_two_drivers_for_a_gpu(stand_in):
     """Found by its place. A choice of the user's ends it."""
     settings = {"TORCH_OCL_LOADER": stand_in, "STAND_IN": "one_gpu"}

@@ -99,6 +99,7 @@ print(tunable.is_enabled(), tunable.tuning_is_enabled(), int(tunable.get_constan
 """
 
 
+@pytest.mark.slow
 def test_results_count_from_then_on(run, monkeypatch, tmp_path):
     """A search of which the findings are given; programs use its constants until --forget."""
     script = """

@@ -266,6 +266,7 @@ for _ in range(2):
     assert "outdated" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_program_without_python(package, tmp_path):
     """The example, built by CMake. Its input is known: results must be the same."""
     example = runpy.run_path(str(EXAMPLE / "export_model.py"))

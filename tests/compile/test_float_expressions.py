@@ -112,6 +112,7 @@ def test_results_at_other_settings(consumer, dynamic):
     check(CONSUMERS[consumer], EXPRESSIONS, dynamic=dynamic)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("consumer", ["clamp", "masked_fill", "product", "power", "normalize"])
 def test_gradients(consumer):
     check(CONSUMERS[consumer], ORDERS, gradient=True)

@@ -259,5 +259,6 @@ def test_every_kernel(kernel):
     assert run.returncode == 0, run.stdout[-4000:]
 
 
+@pytest.mark.slow
 def test_kernels_for_gpus():
     run_as_gpu(__file__)

@@ -115,6 +115,7 @@ def test_wider_types(source, dtype):
         check(lambda x, w: x @ w.to(dtype).t(), x, w, reference=lambda x, w: x @ w.t())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_scales(dtype):
     """Scales of columns, of all, of rows of the first factor; with a bias and what follows."""

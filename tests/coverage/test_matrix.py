@@ -51,6 +51,7 @@ def run_strict(runner, name, dtype, limit):
     assert dtype is None or sum(result["looked_at"].values()) > 0, "no sample was checked"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name, dtype", CASES, ids=[f"{n}-{d}" for n, d in CASES])
 def test_op(runner, name, dtype):
     if dtype == "float64" and not torch.ocl.get_device_properties(0).has_fp64:

@@ -215,6 +215,7 @@ def all_cases(rank):
     processes.each(CASES, rank)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["lent", "pinned"])
 def test_data_parallel(way):
     environment = {"TORCH_OCL_WITHOUT": "unified_memory"} if way == "pinned" else {}

@@ -39,6 +39,7 @@ def test_data_parallel_on_parts_of_a_device():
     assert len({accuracy for *_, accuracy in found}) == 1 and float(found[0][2]) > 0.9
 
 
+@pytest.mark.slow
 def test_sharded_transformer(tmp_path):
     output = torchrun("characters_fsdp.py", "--steps=30", f"--save={tmp_path / 'saved'}")
     first, last = map(float, re.search(r"loss (\S+) -> (\S+)", output).groups())

@@ -34,6 +34,7 @@ SAMPLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", SAMPLE)
 def test_a_sample_passes(way):
     found = upstream.run(way, list(SAMPLE[way]))

@@ -22,6 +22,7 @@ def run_cases(name, dtypes, **environment):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtypes", ["float32,bfloat16", pytest.param("float16,float64", marks=pytest.mark.slow)]
 )

@@ -122,6 +122,7 @@ print("right")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "constants",
     [

@@ -215,6 +215,7 @@ for dtype in (getattr(torch, name) for name in sys.argv[1].split(",")):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tune_as", ["cpu", "gpu"])
 @pytest.mark.parametrize(
     "dtypes", [SOME_DTYPES, pytest.param(OTHER_DTYPES, marks=pytest.mark.slow)]

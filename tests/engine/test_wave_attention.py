@@ -52,6 +52,7 @@ def test_as_gpus_choose_it(target, dtypes):
     assert "attention backward" in trace
 
 
+@pytest.mark.slow
 def test_halves_that_are_multiplied_as_floats(tmp_path):
     """Where instructions take subnormal halves for 0."""
     environment = changed_kernels(tmp_path, *FLUSHED)

@@ -43,6 +43,7 @@ def build_alone(folder):
     return program
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("g++") is None or not (ROOT / "csrc").exists(),
     reason="an installed wheel is tested without its sources",

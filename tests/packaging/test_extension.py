@@ -143,6 +143,7 @@ def test_kernel_folder(extension, tmp_path):
     assert 'no folder "/nowhere"' in done.stderr
 
 
+@pytest.mark.slow
 def test_cmake(tmp_path):
     source = copy_of_the_example(tmp_path / "source")
     prefix = f"-DCMAKE_PREFIX_PATH={cpp_extension.cmake_prefix_path}"

@@ -58,6 +58,7 @@ def alone(tmp_path_factory):
     return run(TRAINING, tmp_path_factory.mktemp("alone"), workers=0).splitlines()[0]
 
 
+@pytest.mark.slow
 def test_a_network_trains_as_without(tmp_path, alone):
     ours, *counts = run(TRAINING, tmp_path).splitlines()
     assert ours == alone
