@@ -1,6 +1,6 @@
 // Max pooling with the positions of the maxima, and the gradient, by windows of a fixed size,
 // adaptive or fractional. Positions count in a channel's plane, row by row. A NaN is a maximum; of
-// several, the last is.
+// several, the last is. Gradients record a position outside of its plane (include/assert.clh).
 //
 // Compile parameters: IN, ACC (the tags stored and compared), INDEX (a signed integer as large as
 // ACC), ADAPTIVE; FRACTIONAL defined for the fractional kernels; ONLY (1 to 4: the first to fourth
@@ -12,6 +12,7 @@
 #define ONLY 0
 #endif
 #include "include/item_by_item.clh"
+#include "include/assert.clh"
 #include "spatial/pool.clh"
 
 #define VALUES TYPEV(ACC, WIDTH)
@@ -27,6 +28,29 @@
     best = select(best, v_, take_);                                   \
     index = select(index, (INDICES)((TYPE(INDEX))(position)), take_); \
   } while (0)
+
+#define POSITIONS TYPEV(i64, WIDTH)
+#if WIDTH == 1
+#define IS_ANY(x) ((x) != 0)
+#else
+#define IS_ANY(x) any(x)
+#endif
+// Records a lane of the least or the largest position, if one lies outside.
+#define CHECK_POSITIONS(lowest, highest, count)                                        \
+  if (IS_ANY(((lowest) < (long)pool.least) | ((highest) >= (long)(count)))) {          \
+    const POSITIONS both_[2] = {lowest, highest};                                      \
+    for (int k_ = 0; k_ < 2 * WIDTH; k_++) {                                           \
+      check_position(((const TYPE(i64)*)both_)[k_], pool.least, count, asserts, site); \
+    }                                                                                  \
+  }
+
+// True if a position is one of the plane's.
+static inline bool check_position(long position, int least, long count, global int* asserts,
+                                  uint site) {
+  if (position >= least && position < count) return position >= 0;
+  record_failure(position, count, asserts, site);
+  return false;
+}
 
 #define STORE_BEST(p)                                    \
   do {                                                   \
@@ -79,10 +103,12 @@ kernel ITEM_BY_ITEM void max_pool(global char* out, const ulong out_offset, glob
 kernel ITEM_BY_ITEM void max_pool_backward(global char* out, const ulong out_offset,
                                            global const char* grad, const ulong grad_offset,
                                            global const char* indices, const ulong indices_offset,
-                                           const Arguments args, const PoolArguments pool) {
+                                           const Arguments args, const PoolArguments pool,
+                                           global int* asserts, const uint site) {
   out += out_offset;
   grad += grad_offset;
   indices += indices_offset;
+  const long count = (long)args.size[0] * args.size[1] * args.size[2];
   FOR_ROWS(start) {
     const Window cd = COVER_OF(0, start.d);
     const Window ch = COVER_OF(1, start.h);
@@ -97,15 +123,20 @@ kernel ITEM_BY_ITEM void max_pool_backward(global char* out, const ulong out_off
       const uint plane = PLANE(1, p), index_plane = PLANE(2, p);
       const INDICES own = (INDICES)((TYPE(INDEX))((p.d * args.size[1] + p.h) * args.size[2] + p.w));
       VALUES sum = (VALUES)(0);
+      POSITIONS lowest = (POSITIONS)(0), highest = (POSITIONS)(0);
       for (int d = cd.begin; d < cd.end; d++) {
         for (int h = ch.begin; h < ch.end; h++) {
           for (int w = cw.begin; w < cw.end; w++) {
-            const INDICES chosen = LOAD_AT(INDEX, i64, indices, index_plane + POINT(2, d, h, w));
+            const POSITIONS position = LOAD_AT(i64, i64, indices, index_plane + POINT(2, d, h, w));
+            lowest = min(lowest, position);
+            highest = max(highest, position);
+            const INDICES chosen = CONVERTV(INDEX, i64, WIDTH, position);
             const VALUES value = LOAD_AT(ACC, IN, grad, plane + POINT(1, d, h, w));
             sum += select((VALUES)(0), value, (INDICES)(chosen == own));
           }
         }
       }
+      CHECK_POSITIONS(lowest, highest, count)
       STORE_AT(IN, ACC, out, ELEMENT(0, p), sum);
     }
   }
@@ -118,7 +149,8 @@ kernel ITEM_BY_ITEM void max_pool_backward(global char* out, const ulong out_off
 kernel ITEM_BY_ITEM void max_pool_planes(global char* out, const ulong out_offset,
                                          global const char* grad, const ulong grad_offset,
                                          global const char* indices, const ulong indices_offset,
-                                         const Arguments args, const PoolArguments pool) {
+                                         const Arguments args, const PoolArguments pool,
+                                         global int* asserts, const uint site) {
   out += out_offset;
   grad += grad_offset;
   indices += indices_offset;
@@ -132,8 +164,10 @@ kernel ITEM_BY_ITEM void max_pool_planes(global char* out, const ulong out_offse
       for (uint d = 0; d < args.other[0]; d++) {
         for (uint h = 0; h < args.other[1]; h++) {
           for (uint w = 0; w < args.other[2]; w++) {
-            const ulong chosen = (ulong)LOAD(i64, indices, index_from + POINT(2, d, h, w));
-            if (chosen < count) sums[chosen] += LOAD(IN, grad, from + POINT(1, d, h, w));
+            const long chosen = LOAD(i64, indices, index_from + POINT(2, d, h, w));
+            if (check_position(chosen, pool.least, count, asserts, site)) {
+              sums[chosen] += LOAD(IN, grad, from + POINT(1, d, h, w));
+            }
           }
         }
       }
@@ -148,7 +182,8 @@ kernel ITEM_BY_ITEM void max_pool_planes(global char* out, const ulong out_offse
 kernel ITEM_BY_ITEM void max_pool_channels(global char* out, const ulong out_offset,
                                            global const char* grad, const ulong grad_offset,
                                            global const char* indices, const ulong indices_offset,
-                                           const Arguments args, const PoolArguments pool) {
+                                           const Arguments args, const PoolArguments pool,
+                                           global int* asserts, const uint site) {
   out += out_offset;
   grad += grad_offset;
   indices += indices_offset;
@@ -178,11 +213,15 @@ kernel ITEM_BY_ITEM void max_pool_channels(global char* out, const ulong out_off
             if (lanes == WIDTH) {
 #pragma unroll
               for (uint k = 0; k < WIDTH; k++) {
-                if ((ulong)chosen[k] < count) sums[(uint)chosen[k] * step + k] += value[k];
+                if (check_position(chosen[k], pool.least, count, asserts, site)) {
+                  sums[(uint)chosen[k] * step + k] += value[k];
+                }
               }
             } else {
               for (uint k = 0; k < lanes; k++) {
-                if ((ulong)chosen[k] < count) sums[(uint)chosen[k] * step + k] += value[k];
+                if (check_position(chosen[k], pool.least, count, asserts, site)) {
+                  sums[(uint)chosen[k] * step + k] += value[k];
+                }
               }
             }
           }
@@ -263,7 +302,7 @@ static inline Window fractional_cover(int i, int outputs, int size, int kernel_s
 kernel ITEM_BY_ITEM void fractional_max_pool_backward(
     global char* out, const ulong out_offset, global const char* grad, const ulong grad_offset,
     global const char* indices, const ulong indices_offset, const Arguments args,
-    const PoolArguments pool) {
+    const PoolArguments pool, global int* asserts, const uint site) {
   out += out_offset;
   grad += grad_offset;
   indices += indices_offset;
@@ -275,11 +314,13 @@ kernel ITEM_BY_ITEM void fractional_max_pool_backward(
       const Window cw = FRACTIONAL_COVER(2, p.w);
       const uint plane = PLANE(1, p), index_plane = PLANE(2, p);
       const long own = (long)(p.d * args.size[1] + p.h) * args.size[2] + p.w;
+      const long count = (long)args.size[0] * args.size[1] * args.size[2];
       TYPE(ACC) sum = 0;
       for (int d = cd.begin; d < cd.end; d++) {
         for (int h = ch.begin; h < ch.end; h++) {
           for (int w = cw.begin; w < cw.end; w++) {
-            if (LOAD(i64, indices, index_plane + POINT(2, d, h, w)) == own) {
+            const long chosen = LOAD(i64, indices, index_plane + POINT(2, d, h, w));
+            if (check_position(chosen, pool.least, count, asserts, site) && chosen == own) {
               sum += LOAD_AS(ACC, IN, grad, plane + POINT(1, d, h, w));
             }
           }

@@ -86,6 +86,8 @@ PoolArguments arguments_of(const PoolWindow& window) {
   arguments.divisor = window.divisor;
   arguments.count_pad = window.count_pad;
   arguments.axes = window.axes;
+  // CPU torch passes over positions of -1 in windows of a fixed size.
+  arguments.least = window.adaptive ? 0 : -1;
   return arguments;
 }
 
@@ -105,6 +107,7 @@ struct Plan {
   const at::Tensor& in;
   const at::Tensor* indices;  // null: an average, or maxima without positions
   const PoolWindow& window;
+  const AssertSite* checks = nullptr;  // of a gradient's positions
 
   Operand to() const { return operand(out, window.axes); }
   Operand from() const { return operand(in, window.axes); }
@@ -136,6 +139,8 @@ void run_average(Plan& plan, bool lines) {
 /// others aren't built.
 void run_max(const KernelFamily& family, Plan& plan, int only) {
   const ScalarType dtype = plan.out.scalar_type(), acc = accumulator(dtype);
+  Access how = access(plan.out, plan.in, plan.window);
+  how.checks = plan.checks;
   run(family,
       {{"IN", tag(dtype)},
        {"ACC", tag(acc)},
@@ -143,8 +148,8 @@ void run_max(const KernelFamily& family, Plan& plan, int only) {
        {"ADAPTIVE", plan.window.adaptive},
        {"WIDE", wide(plan.out, plan.in, plan.window)},
        {"ONLY", only}},
-      {plan.to(), plan.from(), operand(*plan.indices, plan.window.axes)},
-      access(plan.out, plan.in, plan.window), arguments_of(plan.window));
+      {plan.to(), plan.from(), operand(*plan.indices, plan.window.axes)}, how,
+      arguments_of(plan.window));
 }
 
 // Average pooling.
@@ -266,7 +271,7 @@ constexpr Pooling max_gradient_by_planes{
       run(max_planes,
           {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}, {"ONLY", 3}},
           {planes_of(to), plan.from(), operand(*plan.indices, plan.window.axes)},
-          {.cost = kPlaneCost}, with_plane(plan.window, to));
+          {.cost = kPlaneCost, .checks = plan.checks}, with_plane(plan.window, to));
     }};
 /// The gradient where channels lie innermost in all tensors.
 constexpr Pooling max_gradient_by_channels{
@@ -288,7 +293,9 @@ constexpr Pooling max_gradient_by_channels{
       run(max_channels,
           {{"IN", tag(dtype)}, {"ACC", tag(dtype)}, {"INDEX", index_tag(dtype)}, {"ONLY", 4}},
           {planes, plan.from(), operand(*plan.indices, plan.window.axes)},
-          {.channel_lanes = static_cast<int>(longest_lanes(dtype)), .cost = kPlaneCost},
+          {.channel_lanes = static_cast<int>(longest_lanes(dtype)),
+           .cost = kPlaneCost,
+           .checks = plan.checks},
           with_plane(plan.window, to));
     }};
 constexpr Pooling max_gradient_by_windows{"windows", accept,
@@ -299,6 +306,9 @@ constexpr const Pooling* kMaxGradient[] = {&max_gradient_by_planes, &max_gradien
 const Engine max_engine{"max_pool", kMax}, average_engine{"average_pool", kAverage};
 const Engine max_gradient_engine{"backward_max_pool", kMaxGradient};
 const Engine average_gradient_engine{"backward_average_pool", kAverageGradient};
+
+const AssertSite max_gradient_site{"max_pool_backward"};
+const AssertSite fractional_gradient_site{"fractional_max_pool_backward"};
 
 std::string describe(const Plan& plan) {
   std::string line = std::string(plan.engine.name()) + " ";
@@ -343,7 +353,7 @@ void max_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
                        const at::Tensor& indices, const PoolWindow& window) {
   if (grad_in.numel() == 0) return;
   check_plane(grad_in, window.axes);
-  Plan plan{max_gradient_engine, grad_in, grad_out, &indices, window};
+  Plan plan{max_gradient_engine, grad_in, grad_out, &indices, window, &max_gradient_site};
   run_first(max_gradient_engine, kMaxGradient, plan, describe);
 }
 
@@ -363,12 +373,16 @@ void fractional_max_pool(const at::Tensor& out, const at::Tensor& indices, const
 void fractional_max_pool_backward(const at::Tensor& grad_in, const at::Tensor& grad_out,
                                   const at::Tensor& indices, const PoolWindow& window) {
   if (grad_in.numel() == 0) return;
+  check_plane(grad_in, window.axes);
   const ScalarType dtype = grad_in.scalar_type(), acc = accumulator(dtype);
+  PoolArguments arguments = arguments_of(window);
+  arguments.least = 0;
   run(fractional_backward,
       {{"IN", tag(dtype)}, {"ACC", tag(acc)}, {"INDEX", index_tag(acc)}, {"FRACTIONAL", 1}},
       {operand(grad_in, window.axes), operand(grad_out, window.axes),
        operand(indices, window.axes)},
-      {.cost = access(grad_in, grad_out, window).cost}, arguments_of(window));
+      {.cost = access(grad_in, grad_out, window).cost, .checks = &fractional_gradient_site},
+      arguments);
 }
 
 }  // namespace ocl::spatial
