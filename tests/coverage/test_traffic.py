@@ -84,7 +84,7 @@ def runner():
     runner.close()
 
 
-@pytest.mark.parametrize("name", map(scope.full_name, scope.in_scope()))
+@pytest.mark.parametrize("name", [scope.full_name(op) for op in scope.in_scope()])
 def test_op(runner, name):
     result = runner.run(name, None, 0)
     if not result.pop("passed"):

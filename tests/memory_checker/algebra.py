@@ -55,6 +55,10 @@ def products():
         torch.randn(2100, 13).to("ocl").t() @ torch.randn(2100, 16).to("ocl"),
         torch.dot(torch.randn(70000).to("ocl"), torch.randn(70000).to("ocl")),
     ]
+    wide, norm = torch.randn(2, 200).to("ocl"), torch.rand(200).to("ocl")
+    layers = [torch.randn(n, 200).to("ocl") for n in (9, 5, 3)]
+    keep.append(torch.ops.ocl.linear_pieces(wide, layers))
+    keep.append(torch.ops.ocl.linear_pieces(wide, layers, epsilon=1e-5, norm=norm))
     keep.append(torch.ocl.pack_weights(nn.Linear(37, 35).to("ocl"))(x.detach()))
     # Quantised weights, float8.
     rows = torch.randn(11, 64).to("ocl")

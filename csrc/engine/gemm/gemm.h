@@ -20,9 +20,17 @@ struct Windows;
 /// Further tensors with columns of b, with the strides of the first. `second` and `third` are the
 /// first columns there: n where there is none.
 inline constexpr size_t kMostPieces = 3;
+/// The rows of a are normalised first (RMS norm), on GPUs: divided by the root of epsilon and their
+/// squares' mean, and multiplied by the weight, contiguous, plus `shift`.
+struct NormOfA {
+  const void* weight = nullptr;
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  float epsilon = 0, shift = 0;
+};
 struct PiecesOfB {
   const void *second_data = nullptr, *third_data = nullptr;
   int64_t second = 0, third = 0;
+  const NormOfA* norm = nullptr;
 };
 
 /// A batch of matrices in device memory. Strides are in elements and may be 0 (broadcast).
@@ -85,7 +93,7 @@ bool prefers_dots(c10::ScalarType a, c10::ScalarType b, c10::ScalarType out, int
                   int64_t k);
 
 /// run() for a b whose columns lie in several tensors. False, and nothing is enqueued, where no
-/// kernel takes it: they take few rows, and columns that are contiguous.
+/// kernel takes it: they take few rows, and columns that are contiguous. A norm needs a GPU.
 bool run_pieces(const Description& description, const PiecesOfB& pieces);
 
 /// Whether run() is so much faster with a's rows and b's columns contiguous that it pays to

@@ -59,6 +59,10 @@ void launch_gemm(Kernel& kernel, const Plan& plan, const NDRange& range, const v
     set(pieces->third_data);
     kernel.set_value(index++, Pieces{static_cast<uint32_t>(pieces->second),
                                      static_cast<uint32_t>(pieces->third)});
+    if (const NormOfA* norm = pieces->norm) {
+      set(norm->weight);
+      kernel.set_value(index++, Norm{norm->epsilon, norm->shift});
+    }
   }
   if (!extra.empty()) kernel.set_bytes(index++, extra.data(), extra.size());
   const Arguments& p = plan.problem;

@@ -43,6 +43,10 @@ int64_t copied_bytes(const Plan& plan) {
   return int64_t{p.batch} * p.m * p.k * static_cast<int64_t>(plan.a_size);
 }
 
+const NormOfA* norm_of(const Plan& plan) {
+  return plan.pieces != nullptr ? plan.pieces->norm : nullptr;
+}
+
 /// Why none of the four takes the plan, in `plan` as oriented() gives it.
 const char* refuse(const Plan& plan) {
   const Arguments& p = plan.problem;
@@ -62,6 +66,7 @@ const char* refuse(const Plan& plan) {
 template <bool on_cpu, bool columns>
 const char* refuse(const Plan& source) {
   if (source.device.is_cpu() != on_cpu) return on_cpu ? "only for CPU devices" : "only for GPUs";
+  if (norm_of(source) != nullptr && (on_cpu || columns)) return "a norm";
   const Plan plan = oriented(source);
   if (const char* reason = refuse(plan)) return reason;
   if (by_columns(plan) == columns) return nullptr;
@@ -131,14 +136,17 @@ void run_dot(Plan& plan, std::span<const Define> defines) {
   finish_split(plan, workspace.data());
 }
 
-/// Whether the other pieces of the large matrix are aligned to vectors, as takes_vectors() asks.
+/// Whether the other pieces of the large matrix, and a norm's weight, are aligned to vectors, as
+/// takes_vectors() asks.
 bool pieces_take_vectors(const Plan& plan, int width) {
   if (plan.pieces == nullptr) return true;
-  const size_t bytes = static_cast<size_t>(width) * plan.a_size;
-  const auto aligned = [&](const void* data) {
-    return reinterpret_cast<uintptr_t>(data) % bytes == 0;
+  const auto aligned = [&](const void* data, size_t size) {
+    return reinterpret_cast<uintptr_t>(data) % (static_cast<size_t>(width) * size) == 0;
   };
-  return aligned(plan.pieces->second_data) && aligned(plan.pieces->third_data);
+  const NormOfA* norm = norm_of(plan);
+  return aligned(plan.pieces->second_data, plan.a_size) &&
+         aligned(plan.pieces->third_data, plan.a_size) &&
+         (norm == nullptr || aligned(norm->weight, c10::elementSize(norm->dtype)));
 }
 
 void run_group_dot(Plan& plan, std::span<const Define> common) {
@@ -151,12 +159,20 @@ void run_group_dot(Plan& plan, std::span<const Define> common) {
       takes_vectors(plan.a, plan.a_size, most, p.m, p.a.row, p.k, 1, p.a.batch, false) &&
       takes_vectors(plan.b, plan.b_size, most, p.n, p.b.column, p.k, 1, p.b.batch, false);
   const int width = vectors && pieces_take_vectors(plan, most) ? most : 1;
-  const std::array<Define, 5> defines{
-      {{"WIDTH", width}, common[1], common[2], {"LOCAL", local}, common[4]}};
-  split_k(p, int64_t{p.m} * p.batch, groups_of_units(plan.device), 4096,
-          local * static_cast<size_t>(width));
+  const NormOfA* norm = norm_of(plan);
+  const std::array<Define, 6> defines{{{"WIDTH", width},
+                                       common[1],
+                                       common[2],
+                                       {"LOCAL", local},
+                                       common[4],
+                                       {"NORM", tag(norm != nullptr ? norm->dtype : c10::kFloat)}}};
+  // A norm needs all of k.
+  if (norm == nullptr) {
+    split_k(p, int64_t{p.m} * p.batch, groups_of_units(plan.device), 4096,
+            local * static_cast<size_t>(width));
+  }
   const Workspace sums(split_bytes(plan));
-  launch_gemm(get_kernel(family, plan, defines), plan,
+  launch_gemm(get_kernel(family, plan, std::span(defines).first(norm != nullptr ? 6 : 5)), plan,
               NDRange::volume({p.m * local, p.splits, p.batch}, {local, 1, 1}), sums.data());
   finish_split(plan, sums.data());
 }

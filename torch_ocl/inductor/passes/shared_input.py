@@ -3,6 +3,9 @@
 With few rows a launch takes as long as reading a small weight, and a large device is not filled by
 one of them. The weights stay where they are: the kernel finds its row in one of three tensors
 (csrc/ops/linalg/LinearPieces.cpp). More rows go to other kernels, which gain nothing.
+
+On GPUs the product takes the RMS norm of its input, too. A work-group reads the whole input for its
+column anyway, and a processor's core would normalise it again for each.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torch_ocl import _C
+from torch_ocl.inductor import device as devices
+from torch_ocl.inductor.passes import norms
 
 aten = torch.ops.aten
 _VIEWS = {
@@ -32,22 +37,57 @@ _DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
 def run(graph: torch.fx.Graph) -> None:
     """Products of few rows that share their left operand become torch.ops.ocl.linear_pieces."""
     found: dict[Any, list[torch.fx.Node]] = {}
-    order = {node: place for place, node in enumerate(graph.nodes)}
     for node in graph.nodes:
         if node.target not in (aten.mm.default, aten.addmm.default):
             continue
         *bias, left, right = node.args
-        if _is_linear(left, right) and _takes(node, bias) and not _has_an_epilogue(node):
+        if _is_linear(left, right) and _takes(node, bias):
             key = (_source(left), *left.meta["val"].shape, len(bias))
             found.setdefault(key, []).append(node)
-    for nodes in found.values():
-        for start in range(0, len(nodes), _C.MOST_PIECES):
-            group = nodes[start : start + _C.MOST_PIECES]
-            weights = [node.args[-1].args[0] for node in group]
-            operands = [*weights, *(x for node in group for x in node.args[:-2])]
-            if len(group) > 1 and max(order[x] for x in operands) < order[group[0]]:
-                _join(graph, group, weights)
+    order = {node: place for place, node in enumerate(graph.nodes)}
+    for (source, *_), nodes in found.items():
+        if norm := _norm(source, nodes):
+            _join_in_order(graph, nodes, order, norm)
+            continue
+        alone = [node for node in nodes if not _has_an_epilogue(node)]
+        for start in range(0, len(alone), _C.MOST_PIECES):
+            group = alone[start : start + _C.MOST_PIECES]
+            if len(group) > 1:
+                _join_in_order(graph, group, order)
     graph.eliminate_dead_code()
+
+
+def _norm(source: torch.fx.Node, products: list[torch.fx.Node]) -> norms.RmsNorm | None:
+    """The norm that a source is, if one launch has all products of it. One that elementwise ops
+    follow is better off with them."""
+    if devices.is_cpu_form(source.meta["val"].device.index or 0):
+        return None
+    if len(products) > _C.MOST_PIECES or _users(source) != set(products):
+        return None
+    if len(products) == 1 and _has_an_epilogue(products[0]):
+        return None
+    return norms.find(source)
+
+
+def _users(node: torch.fx.Node) -> set[torch.fx.Node]:
+    """The nodes that read a node, seen through reshapes."""
+    users: set[torch.fx.Node] = set()
+    for user in node.users:
+        users |= _users(user) if user.target in _RESHAPES else {user}
+    return users
+
+
+def _join_in_order(
+    graph: torch.fx.Graph,
+    group: list[torch.fx.Node],
+    order: dict[torch.fx.Node, int],
+    norm: norms.RmsNorm | None = None,
+) -> None:
+    """Joins products, if all of their operands are there before the first."""
+    weights = [node.args[-1].args[0] for node in group]  # type: ignore[union-attr]
+    operands = [*weights, *(x for node in group for x in node.args[:-2])]
+    if max(order[x] for x in operands) < order[group[0]]:  # type: ignore[index]
+        _join(graph, group, weights, norm)
 
 
 def _takes(node: torch.fx.Node, bias: list[Any]) -> bool:
@@ -93,7 +133,12 @@ def _is_elementwise(node: torch.fx.Node) -> bool:
     return torch.Tag.pointwise in tags or node.target is _CAST
 
 
-def _join(graph: torch.fx.Graph, group: list[torch.fx.Node], weights: list[torch.fx.Node]) -> None:
+def _join(
+    graph: torch.fx.Graph,
+    group: list[torch.fx.Node],
+    weights: list[Any],
+    norm: norms.RmsNorm | None,
+) -> None:
     """The products as parts of one. Those with a bias are rounded after it, as they were."""
     first = group[0]
     *bias, left, _ = first.args
@@ -109,7 +154,11 @@ def _join(graph: torch.fx.Graph, group: list[torch.fx.Node], weights: list[torch
 
     parts = []
     with graph.inserting_before(first):
-        joined = call(torch.ops.ocl.linear_pieces.default, left, weights, dtype=wide)
+        rest: dict[str, Any] = {"dtype": wide}
+        if norm is not None:
+            left = call(aten.reshape.default, norm.x, list(left.meta["val"].shape))
+            rest |= {"epsilon": norm.epsilon, "norm": norm.weight, "shift": norm.shift}
+        joined = call(torch.ops.ocl.linear_pieces.default, left, weights, **rest)
         start = 0
         for node, width in zip(group, columns, strict=True):
             part = call(aten.slice.Tensor, joined, 1, start, start + width)
@@ -126,7 +175,13 @@ def _join(graph: torch.fx.Graph, group: list[torch.fx.Node], weights: list[torch
 
 @torch.library.register_fake("ocl::linear_pieces")
 def _fake(
-    input: torch.Tensor, weights: list[torch.Tensor], *, dtype: torch.dtype | None = None
+    input: torch.Tensor,
+    weights: list[torch.Tensor],
+    *,
+    dtype: torch.dtype | None = None,
+    epsilon: float | None = None,
+    norm: torch.Tensor | None = None,
+    shift: float = 0,
 ) -> torch.Tensor:
     columns = sum(weight.shape[0] for weight in weights)
     return input.new_empty((input.shape[0], columns), dtype=dtype)
