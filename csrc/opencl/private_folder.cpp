@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <utility>
 
@@ -135,6 +137,31 @@ FileContent read_private_file(int folder, const std::string& name) {
   return {std::move(text), {}};
 }
 
+namespace {
+
+/// A write past the limit of a file's size (ulimit -f) is an error of this thread's, and no signal:
+/// compilers in drivers catch that one, and do not come back.
+class SizeSignalBlock {
+ public:
+  SizeSignalBlock() {
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~SizeSignalBlock() {
+    const timespec none{};
+    if (sigismember(&before_, SIGXFSZ) == 0) sigtimedwait(&signal_, nullptr, &none);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SizeSignalBlock(const SizeSignalBlock&) = delete;
+  SizeSignalBlock& operator=(const SizeSignalBlock&) = delete;
+
+ private:
+  sigset_t signal_, before_;
+};
+
+}  // namespace
+
 std::string replace_private_file(int folder, const std::string& name,
                                  std::initializer_list<std::string_view> parts) {
   static std::atomic<unsigned> counter{0};
@@ -147,6 +174,7 @@ std::string replace_private_file(int folder, const std::string& name,
     file = Descriptor(openat(folder, temporary.c_str(), kFlags, 0600));
   }
   if (!file.valid()) return std::strerror(errno);
+  const SizeSignalBlock block;
   bool done = fchmod(file, 0600) == 0;
   for (const std::string_view part : parts) done = done && write_all(file, part);
   done = file.close() && done;
