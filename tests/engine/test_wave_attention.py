@@ -40,7 +40,9 @@ def run(target, calls, dtypes, **environment):
 )
 def test_every_kind(target, dtypes, check):
     trace = run(target, [check], dtypes)
-    assert ": wave_matrix runs" in trace and ": wave_matrix refuses" not in trace
+    # gfx908 has half of gfx90a's registers: gradients of wide heads with a mask are another's.
+    few = target == "gfx908" and check is kernels.check_shapes_of_gradients
+    assert ": wave_matrix runs" in trace and (": wave_matrix refuses" in trace) == few
 
 
 @pytest.mark.parametrize("target, dtypes", [("gfx1201", "bfloat16"), ("gfx908", "bfloat16")])
