@@ -176,6 +176,15 @@ def test_weights_that_are_computed_or_written():
     check(function, torch.randn(2, 16), torch.randn(24, 16), torch.randn(24, 16), tolerance=1e-3)
 
 
+def test_layers_of_a_width_that_changes():
+    def function(x, a, b):
+        return F.linear(x, a).cumsum(1), F.linear(x, b).cumsum(1)
+
+    for width in (16, 24, 40):
+        tensors = [torch.randn(n, width) for n in (2, 12, 20)]
+        check(function, *tensors, dynamic=True, tolerance=1e-4)
+
+
 def test_elementwise_ops_keep_their_product():
     """They join it: two launches, not three."""
 

@@ -62,8 +62,9 @@ def _weight(node: torch.fx.Node, width: Any) -> tuple[torch.fx.Node | None, floa
     if node.target in _ADD and isinstance(node.args[1], int | float) and not node.kwargs:
         shift, node = float(node.args[1]), _uncast(node.args[0])
     value = node.meta["val"]
-    is_vector = value.shape == (width,) and isinstance(width, int) and value.dtype in _FLOATS
-    return (node, shift) if is_vector else (None, 0.0)
+    if not isinstance(width, int) or value.dtype not in _FLOATS or value.shape != (width,):
+        return None, 0.0
+    return node, shift
 
 
 def _normalised(node: Any) -> tuple[torch.fx.Node, float] | None:

@@ -42,7 +42,8 @@ def run(graph: torch.fx.Graph) -> None:
             continue
         *bias, left, right = node.args
         if _is_linear(left, right) and _takes(node, bias):
-            key = (_source(left), *left.meta["val"].shape, len(bias))
+            # With the rows, a source's size tells the columns, which may be a symbol.
+            key = (_source(left), left.meta["val"].shape[0], len(bias))
             found.setdefault(key, []).append(node)
     order = {node: place for place, node in enumerate(graph.nodes)}
     for (source, *_), nodes in found.items():
