@@ -2,32 +2,20 @@
 // GPUs. CPUs have them otherwise (int4_lanes.cl).
 //
 // A row's 32 columns are 16 bytes: byte j holds column j in its low and column j + 16 in its high
-// half. A value is (bits - 8) * scale + zero; scales: [columns / group][rows][2]. Compile
-// parameters: TAG (of activations, scales and results), NQ (rows of activations, rounded up), SHARE
-// (work-items that share a row).
-#include "include/dtype.clh"
-#include "include/item_by_item.clh"
-#include "quantize/sums.clh"
-
-#ifndef TAG
-#define TAG f32
-#endif
-#define AT(p, element) ((p) + (ulong)(element) * STORAGE_SIZE(TAG))
+// half. Compile parameters: NQ (rows of activations, rounded up), SHARE (work-items that share a
+// row), and those of int4.clh.
+#include "quantize/int4.clh"
 
 /// The scale and what bits of 0 become: bits * scale.x + scale.y.
 static inline float2 scale_of(global const char* scales, ulong at) {
-  const float2 scale = LOADV(TAG, 2, scales, at);
-  return (float2)(scale.x, fma(-8.0f, scale.x, scale.y));
+  const float2 scale = LOADV(PAIRS, 2, scales, at);
+  return (float2)(scale.x, LOW(float, scale.x, scale.y));
 }
 
-/// out[q, n] = sum over k of x[q, k] * weight[n, k], for q < rows. SHARE neighbouring work-items of
-/// 64 read a row of the weights side by side. x and the weights are aligned to vectors.
-/// Global size: n * SHARE, rounded up.
-kernel __attribute__((reqd_work_group_size(64, 1, 1))) void int4_product_group(
-    global const char* x_base, const ulong x_offset, global const char* weights_base,
-    const ulong weights_offset, global const char* scales_base, const ulong scales_offset,
-    global char* out_base, const ulong out_offset, const uint rows, const uint n, const uint k,
-    const uint group) {
+/// out[q, n] = bias[n] + sum over k of x[q, k] * weight[n, k], for q < rows. SHARE neighbouring
+/// work-items of 64 read a row of the weights side by side. x and the weights are aligned to
+/// vectors. Global size: n * SHARE, rounded up.
+kernel __attribute__((reqd_work_group_size(64, 1, 1))) void int4_product_group(OPERANDS) {
   local float sums[NQ][64];
   const uint item = get_local_id(0), share = item % SHARE;
   const uint row = get_group_id(0) * (64 / SHARE) + item / SHARE, read = min(row, n - 1);
@@ -69,26 +57,24 @@ kernel __attribute__((reqd_work_group_size(64, 1, 1))) void int4_product_group(
   }
   SUM_OF_SHARES(sums, total, NQ, item, share, SHARE);
   if (share > 0 || row >= n) return;
-  STORE_COLUMN(TAG, out_base + out_offset, row, sums[q][item]);
+  STORE_COLUMN(TAG, out_base + out_offset, row, sums[q][item] + BIAS_AT(row));
 }
 
-/// The weights as floats [n, k], for products that are worth it. Global size: n * k / 32 or more.
-kernel void int4_expand(global const char* weights_base, const ulong weights_offset,
-                        global const char* scales_base, const ulong scales_offset,
-                        global char* out_base, const ulong out_offset, const uint n, const uint k,
-                        const uint group) {
+/// The numbers [rows, k] of rows of a matrix with n rows, for products that are worth it. The
+/// operands begin at the first row. Global size: rows * k / 32 or more.
+kernel void int4_expand(MATRIX, global char* out_base, const ulong out_offset, const uint rows,
+                        const uint n, const uint k, const uint group) {
   const ulong item = get_global_id(0);
   const uint blocks = k / 32;
   const ulong row = item / blocks;
-  if (row >= n) return;
+  if (row >= rows) return;
   const uint at = (uint)(item - row * blocks) * 32;
-  global const char* scales = scales_base + scales_offset;
-  const float2 scale = LOADV(TAG, 2, scales, (ulong)(at / group) * n + row);
+  const float2 scale = scale_of(scales_base + scales_offset, (ulong)(at / group) * n + row);
   const uchar16 bits =
       vload16(0, (global const uchar*)(weights_base + weights_offset) + row * (k / 2) + at / 2);
-  global float* out = (global float*)(out_base + out_offset) + row * k + at;
-  const float16 a = convert_float16(bits & (uchar16)(15)) - 8;
-  const float16 b = convert_float16(bits >> (uchar16)(4)) - 8;
-  vstore16(fma(a, (float16)(scale.x), (float16)(scale.y)), 0, out);
-  vstore16(fma(b, (float16)(scale.x), (float16)(scale.y)), 1, out);
+  global char* out = OUT_AT(out_base + out_offset, row * k + at);
+  const float16 first = convert_float16(bits & (uchar16)(15));
+  const float16 last = convert_float16(bits >> (uchar16)(4));
+  STOREV_FROM(OUT, f32, 16, out, 0, fma(first, (float16)(scale.x), (float16)(scale.y)));
+  STOREV_FROM(OUT, f32, 16, out, 1, fma(last, (float16)(scale.x), (float16)(scale.y)));
 }

@@ -3,32 +3,21 @@
 // added up across lanes, and an activation is one number for all of them.
 //
 // 16 rows' columns 2 j and 2 j + 1 are 16 bytes, in their low and their high halves. These follow
-// each other by j, then by rows. A value is (bits - 8) * scale + zero; scales: [columns /
-// group][rows][2]. Compile parameters: TAG (of activations, scales and results), ROWS (of the
-// matrix, per work-item: a multiple of 16), NQ (rows of activations, rounded up).
-#include "include/dtype.clh"
-#include "include/item_by_item.clh"
-
-#ifndef TAG
-#define TAG f32
-#endif
+// each other by j, then by rows. Compile parameters: ROWS (of the matrix, per work-item: a multiple
+// of 16), NQ (rows of activations, rounded up), and those of int4.clh.
 #ifndef ROWS
 #define ROWS 64
 #endif
-#ifndef NQ
-#define NQ 1
-#endif
-#include "quantize/sums.clh"
+#include "quantize/int4.clh"
 #define SETS (ROWS / 16)
 #define MOST_GROUP 256
-#define AT(p, element) ((p) + (ulong)(element) * STORAGE_SIZE(TAG))
 
 /// 16 rows' scales, and what bits of 0 become: bits * scale + low.
-#define DECLARE_SCALES(scale, low, scales, row)                           \
-  const float16 first_##scale = LOADV(TAG, 16, AT(scales, 2 * (row)), 0); \
-  const float16 last_##scale = LOADV(TAG, 16, AT(scales, 2 * (row)), 1);  \
-  const float16 scale = (float16)(first_##scale.even, last_##scale.even); \
-  const float16 low = fma((float16)(-8), scale, (float16)(first_##scale.odd, last_##scale.odd))
+#define DECLARE_SCALES(scale, low, scales, row)                             \
+  const float16 first_##scale = LOADV(PAIRS, 16, PAIRS_AT(scales, row), 0); \
+  const float16 last_##scale = LOADV(PAIRS, 16, PAIRS_AT(scales, row), 1);  \
+  const float16 scale = (float16)(first_##scale.even, last_##scale.even);   \
+  const float16 low = LOW(float16, scale, (float16)(first_##scale.odd, last_##scale.odd))
 
 /// A group of x for both(pair) * values[2 pair + 1] + even(pair) * values[2 pair], where `even` is
 /// the low half of a byte and `both` all of it: 16 odd + even, which saves a shift for each.
@@ -57,15 +46,9 @@ static inline float16 exact_part(global const char* x, global const uchar* weigh
   return part;
 }
 
-/// out[q, n] = sum over k of x[q, k] * weight[n, k], for q < rows. Global size: n / ROWS, rounded
-/// up. n is a multiple of 16, k and group of 32.
-kernel ITEM_BY_ITEM void int4_product_lanes(global const char* x_base, const ulong x_offset,
-                                            global const char* weights_base,
-                                            const ulong weights_offset,
-                                            global const char* scales_base,
-                                            const ulong scales_offset, global char* out_base,
-                                            const ulong out_offset, const uint rows, const uint n,
-                                            const uint k, const uint group) {
+/// out[q, n] = bias[n] + sum over k of x[q, k] * weight[n, k], for q < rows. Global size: n / ROWS,
+/// rounded up. n is a multiple of 16, k and group of 32.
+kernel ITEM_BY_ITEM void int4_product_lanes(OPERANDS) {
   // The last work-item reaches back to rows of others, and stores what they do.
   const uint row0 = n < ROWS ? 0 : min((uint)get_global_id(0) * ROWS, n - ROWS);
   const uint last_row = n - 16;
@@ -88,7 +71,7 @@ kernel ITEM_BY_ITEM void int4_product_lanes(global const char* x_base, const ulo
       sums[q] = prepare(AT(x, (ulong)min(q, rows - 1) * k + start), group, values[q]);
       finite &= isfinite(sums[q]);
     }
-    global const char* of_group = AT(scales, (ulong)(start / group) * n * 2);
+    global const char* of_group = PAIRS_AT(scales, (ulong)(start / group) * n);
     if (!finite) {
 #pragma unroll
       for (uint s = 0; s < SETS; s++) {
@@ -130,10 +113,12 @@ kernel ITEM_BY_ITEM void int4_product_lanes(global const char* x_base, const ulo
 #pragma unroll
   for (uint s = 0; s < SETS; s++) {
     const uint row = min(row0 + 16 * s, last_row);
+    const float16 bias = BIAS16_AT(row);
 #pragma unroll
     for (uint q = 0; q < NQ; q++) {
       if (q < rows) {
-        STOREV_FROM(TAG, f32, 16, AT(out_base + out_offset, (ulong)q * n + row), 0, total[s][q]);
+        global char* out = AT(out_base + out_offset, (ulong)q * n + row);
+        STOREV_FROM(TAG, f32, 16, out, 0, total[s][q] + bias);
       }
     }
   }
@@ -143,18 +128,15 @@ kernel ITEM_BY_ITEM void int4_product_lanes(global const char* x_base, const ulo
 #define T float16
 #include "include/transpose.clh"
 
-/// The weights as floats [n, k], for products that are worth it: 16 rows and columns for a
-/// work-item. Global size: k / 16, n / 16.
-kernel ITEM_BY_ITEM void int4_expand_lanes(global const char* weights_base,
-                                           const ulong weights_offset,
-                                           global const char* scales_base,
-                                           const ulong scales_offset, global char* out_base,
-                                           const ulong out_offset, const uint n, const uint k,
-                                           const uint group) {
+/// The numbers [.., k] of rows of a matrix with n rows, for products that are worth it: 16 rows and
+/// columns for a work-item. The operands begin at the first row. Global size: k / 16, rows / 16.
+kernel ITEM_BY_ITEM void int4_expand_lanes(MATRIX, global char* out_base, const ulong out_offset,
+                                           const uint n, const uint k, const uint group) {
   const uint column = get_global_id(0) * 16, row = get_global_id(1) * 16;
   global const uchar* weights =
       (global const uchar*)(weights_base + weights_offset) + (ulong)row * (k / 2);
-  DECLARE_SCALES(scale, low, AT(scales_base + scales_offset, (ulong)(column / group) * n * 2), row);
+  global const char* scales = scales_base + scales_offset;
+  DECLARE_SCALES(scale, low, PAIRS_AT(scales, (ulong)(column / group) * n), row);
   float16 square[16];
 #pragma unroll
   for (uint pair = 0; pair < 8; pair++) {
@@ -163,7 +145,9 @@ kernel ITEM_BY_ITEM void int4_expand_lanes(global const char* weights_base,
     square[2 * pair + 1] = fma(convert_float16(bits >> 4), scale, low);
   }
   transpose(square);
-  global float* out = (global float*)(out_base + out_offset) + (ulong)row * k + column;
+  global char* out = OUT_AT(out_base + out_offset, (ulong)row * k + column);
 #pragma unroll
-  for (uint r = 0; r < 16; r++) vstore16(square[r], 0, out + (ulong)r * k);
+  for (uint r = 0; r < 16; r++) {
+    STOREV_FROM(OUT, f32, 16, OUT_AT(out, (ulong)r * k), 0, square[r]);
+  }
 }

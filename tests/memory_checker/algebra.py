@@ -68,8 +68,22 @@ def products():
     for count in (1, 3, 11):
         keep.append(torch._weight_int4pack_mm_for_cpu(rows[:count], packed, 32, scales))
     keep.append(torch._weight_int8pack_mm(rows, bits.char(), scales[0, :, 0].contiguous()))
-    keep += blocks_of_bits(rows) + blocks_of_files(rows)
+    keep += integers(rows, bits, scales) + blocks_of_bits(rows) + blocks_of_files(rows)
     keep += [x.to(torch.float8_e4m3fn).float(), x.t().to(torch.float8_e5m2).eq(1)]
+    return keep
+
+
+def integers(x, bits, scales):
+    """Matrices of 4 bits have scales of another dtype, columns in another order, a bias."""
+    ops, keep = torch.ops.torch_ocl, []
+    order, bias = torch.arange(63, -1, -1, dtype=torch.int32).to("ocl"), x[0, :16].clone()
+    for rows in (bits, bits[:5]):
+        packed, in_lanes = ops.int4_pack(rows.byte())
+        n = len(rows)
+        weight = packed, scales[:, :n].half().contiguous(), order, in_lanes
+        for count in (1, 3, 11):
+            keep.append(ops.int4_linear(x[:count], *weight, bias[:n].clone()))
+        keep.append(ops.int4_linear_gradient(x[:, :n], *weight))
     return keep
 
 

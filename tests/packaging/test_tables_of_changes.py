@@ -21,7 +21,7 @@ HELPERS = {
         "compile/replacement",
         "device_functions",
     },
-    "integrations": {"_choice", "_gguf", "_patches", "_stand_in"},
+    "integrations": {"_checkpoints", "_choice", "_gguf", "_patches", "_stand_in"},
 }
 #: Files that set something of others' all the same, and what: they set up a program. The rest are
 #: objects of one graph, counts, and this package's own settings.

@@ -1,7 +1,8 @@
 """transformers: pipelines, the Trainer, offloaded caches, where bitsandbytes quantises models, and
-GGUF files that stay packed.
+files of GGUF, GPTQ and AWQ that stay packed.
 Loading with device_map goes by accelerate's."""
 
+import contextvars
 import functools
 import inspect
 from collections.abc import Callable
@@ -162,9 +163,67 @@ def _keeps_packed(upstream: Callable[..., Any]) -> Callable[..., Any]:
     return get_state_dict
 
 
+#: The device_map of the model that is being loaded.
+_asked: contextvars.ContextVar[Any] = contextvars.ContextVar("device_map")
+
+
+def _quantizers(module: ModuleType) -> None:
+    """Checkpoints of GPTQ, AWQ and compressed-tensors that go to `ocl` are read here. Upstream asks
+    for packages with kernels for its own devices."""
+    wrap(module, "get_hf_quantizer", _knows_its_device)
+    kind = attribute(module, "AutoHfQuantizer")
+    upstream = attribute(kind, "from_config")
+    if not isinstance(upstream, classmethod):
+        raise Absent("AutoHfQuantizer.from_config is no class method")
+    kind.from_config = classmethod(functools.wraps(upstream.__func__)(_from_config(upstream)))
+
+
+def _knows_its_device(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(upstream)
+    if "device_map" not in signature.parameters:
+        raise Absent("get_hf_quantizer has no parameter device_map")
+
+    def get_hf_quantizer(*args: Any, **kwargs: Any) -> Any:
+        token = _asked.set(signature.bind(*args, **kwargs).arguments["device_map"])
+        try:
+            return upstream(*args, **kwargs)
+        finally:
+            _asked.reset(token)
+
+    return get_hf_quantizer
+
+
+def _from_config(upstream: Any) -> Callable[..., Any]:
+    def from_config(cls: Any, quantization_config: Any, **kwargs: Any) -> Any:
+        method = getattr(quantization_config, "quant_method", None)
+        is_known = getattr(method, "value", method) in ("awq", "compressed-tensors", "gptq")
+        if is_known and kwargs.get("pre_quantized") and _goes_to_ocl(_asked.get("cpu")):
+            from torch_ocl.integrations import _checkpoints
+
+            if _checkpoints.bits_of(quantization_config):
+                return _checkpoints.IntegersQuantizer(quantization_config, **kwargs)
+        return upstream.__func__(cls, quantization_config, **kwargs)
+
+    return from_config
+
+
+def _goes_to_ocl(device_map: Any) -> bool:
+    """Whether a device_map names `ocl`, or has accelerate choose it."""
+    if isinstance(device_map, dict):
+        return "ocl" in {_type_of(place) for place in device_map.values()}
+    if _choice.has_other_accelerator():
+        return False
+    return _choice.chooses_ocl("transformers' quantised model", _ADVICE_MAP)
+
+
+def _type_of(place: Any) -> str:
+    return "disk" if place == "disk" else torch.device(place).type
+
+
 PATCHES = {
     "transformers.cache_utils": _cache_utils,
     "transformers.pipelines.base": _pipelines,
+    "transformers.quantizers.auto": _quantizers,
     "transformers.quantizers.quantizer_bnb_4bit": _quantizer,
     "transformers.quantizers.quantizer_bnb_8bit": _quantizer,
     "transformers.quantizers.quantizer_gguf": _gguf_quantizer,

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 from torch.nn import functional
-from torch.utils._python_dispatch import return_and_correct_aliasing
-from torch.utils._pytree import tree_map_only
+
+from torch_ocl.utils.packed_tensor import PackedTensor, register
 
 __all__ = ["BLOCKS", "GGUFTensor", "load"]
 
@@ -43,7 +43,7 @@ def _gguf() -> ModuleType:
     return gguf
 
 
-class GGUFTensor(torch.Tensor):
+class GGUFTensor(PackedTensor):
     """A tensor in the blocks of a GGUF file.
 
     As the weight of ``linear()`` and ``embedding()`` it is read as it is. Gradients go through it
@@ -57,6 +57,9 @@ class GGUFTensor(torch.Tensor):
         dtype: float32, float16 or bfloat16.
     """
 
+    parts = ("blocks",)
+    traits = ("format",)
+
     blocks: torch.Tensor
     format: str
 
@@ -66,143 +69,42 @@ class GGUFTensor(torch.Tensor):
     ) -> GGUFTensor:
         if format not in BLOCKS:
             raise ValueError(f"tensors of type {format} can't stay packed: {', '.join(BLOCKS)} can")
-        elements, size = BLOCKS[format]
+        size = BLOCKS[format][1]
         if blocks.dtype != torch.uint8 or blocks.dim() == 0 or blocks.shape[-1] % size:
             raise ValueError(
                 f"{format}: expected rows of a multiple of {size} bytes, got {blocks.dtype} of "
                 f"sizes {tuple(blocks.shape)}"
             )
-        sizes = (*blocks.shape[:-1], blocks.shape[-1] // size * elements)
         self = torch.Tensor._make_wrapper_subclass(
-            cls, sizes, dtype=dtype, device=blocks.device, requires_grad=False
+            cls, _sizes_of(blocks, format), dtype=dtype, device=blocks.device, requires_grad=False
         )
         self.blocks, self.format = blocks, format
         return self
-
-    def __tensor_flatten__(self) -> tuple[list[str], Any]:
-        return ["blocks"], (self.format, self.dtype)
-
-    @classmethod
-    def __tensor_unflatten__(cls, inner: Any, context: Any, size: Any, stride: Any) -> GGUFTensor:
-        return cls(inner["blocks"], *context)
-
-    def _stable_hash_for_caching(self) -> str:
-        """The traits that compiled code depends on, for its cache."""
-        return f"{self.format}, {self.dtype}, {tuple(self.shape)}"
-
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return (
-            f"GGUFTensor({self.format}, shape={tuple(self.shape)}, dtype={self.dtype}, "
-            f"device='{self.device}')"
-        )
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        is_parameter = isinstance(self, torch.nn.Parameter)
-        return _rebuild, (self.blocks, self.format, self.dtype, self.requires_grad, is_parameter)
 
     def dequantize(self, dtype: torch.dtype | None = None) -> torch.Tensor:
         """The numbers, as a plain tensor of this dtype or of the given one."""
         return _ops.gguf_dequantize(self.blocks, self.format, dtype or self.dtype)
 
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # Upstream's own would make packed tensors of all results.
-        with torch._C.DisableTorchFunctionSubclass():
-            return _FUNCTIONS.get(func, func)(*args, **(kwargs or {}))
-
-    @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        packed = _PACKED[func](*args, **kwargs) if func in _PACKED else NotImplemented
-        if packed is not NotImplemented:
-            return return_and_correct_aliasing(func, args, kwargs, packed)
-        written = [a.name for a in func._schema.arguments if a.alias_info and a.alias_info.is_write]
-        given = dict(zip((a.name for a in func._schema.arguments), args, strict=False)) | kwargs
-        if any(isinstance(given.get(name), GGUFTensor) for name in written):
-            raise NotImplementedError(f"{func}: a packed tensor's numbers can't be written")
-        plain = tree_map_only(GGUFTensor, GGUFTensor.dequantize, (args, kwargs))
-        return func(*plain[0], **plain[1])
+    def as_weight_of(self, input: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """The result of linear()."""
+        return _ops.gguf_linear(input, self.blocks, self.format, bias)
 
 
-def _with(tensor: GGUFTensor, blocks: torch.Tensor, dtype: torch.dtype | None = None) -> GGUFTensor:
-    return GGUFTensor(blocks, tensor.format, dtype or tensor.dtype)
-
-
-def _rebuild(
-    blocks: torch.Tensor, format: str, dtype: torch.dtype, requires_grad: bool, is_parameter: bool
-) -> GGUFTensor:
-    tensor = GGUFTensor(blocks, format, dtype)
-    if is_parameter:
-        return torch.nn.Parameter(tensor, requires_grad)
-    return tensor.requires_grad_(requires_grad)
-
-
-torch.serialization.add_safe_globals([_rebuild])
-
-
-# Operations that keep a tensor packed. NotImplemented: with these arguments they don't.
-
-
-def _to_copy(tensor: GGUFTensor, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
-    if dtype not in (None, torch.float32, torch.float16, torch.bfloat16):
-        return NotImplemented
-    kept = {name: options[name] for name in ("non_blocking",) if name in options}
-    return _with(tensor, _aten._to_copy(tensor.blocks, device=device, **kept), dtype)
-
-
-def _copy(to: Any, source: Any, non_blocking: bool = False) -> Any:
-    if not isinstance(to, GGUFTensor) or not isinstance(source, GGUFTensor):
-        return NotImplemented
-    if to.format != source.format:
-        raise NotImplementedError(f"copy_: {source.format} into {to.format}")
-    to.blocks.copy_(source.blocks, non_blocking)
-    return to
-
-
-def _same_shape(tensor: GGUFTensor, sizes: Any) -> Any:
-    asked = [b if a == -1 else a for a, b in zip(sizes, tensor.shape, strict=False)]
-    if len(sizes) != tensor.dim() or asked != list(tensor.shape):
-        return NotImplemented
-    return _with(tensor, tensor.blocks.view(tensor.blocks.shape))
+torch.serialization.add_safe_globals([GGUFTensor])
 
 
 def _of_rows(op: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     def chosen(tensor: GGUFTensor, dim: int = 0, *args: Any) -> Any:
         if dim not in (0, -tensor.dim()) or tensor.dim() < 2:
             return NotImplemented
-        return _with(tensor, op(tensor.blocks, 0, *args))
+        return tensor.like(lambda blocks: op(blocks, 0, *args))
 
     return chosen
 
 
-def _like(op: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    return lambda tensor, **options: _with(tensor, op(tensor.blocks))
-
-
-_PACKED: dict[Any, Callable[..., Any]] = {
-    _aten._to_copy.default: _to_copy,
-    _aten.alias.default: _like(_aten.alias.default),
-    _aten.clone.default: _like(_aten.clone.default),
-    _aten.copy_.default: _copy,
-    _aten.detach.default: _like(_aten.detach.default),
-    _aten.index_select.default: _of_rows(_aten.index_select.default),
-    _aten.select.int: _of_rows(_aten.select.int),
-    _aten.slice.Tensor: _of_rows(_aten.slice.Tensor),
-    _aten.view.default: _same_shape,
+GGUFTensor.packed_operations = {
+    op: _of_rows(op) for op in (_aten.index_select.default, _aten.select.int, _aten.slice.Tensor)
 }
-
-
-# Functions of torch that read the blocks.
-
-
-def _linear(input: torch.Tensor, weight: Any, bias: torch.Tensor | None = None) -> torch.Tensor:
-    if not isinstance(weight, GGUFTensor) or isinstance(input, GGUFTensor):
-        operands = tree_map_only(GGUFTensor, GGUFTensor.dequantize, (input, weight, bias))
-        return functional.linear(*operands)
-    if torch.is_autocast_enabled(input.device.type):
-        input = input.to(torch.get_autocast_dtype(input.device.type))
-        bias = None if bias is None else bias.to(input.dtype)
-    return _ops.gguf_linear(input, weight.blocks, weight.format, bias)
 
 
 def _embedding(
@@ -219,92 +121,32 @@ def _embedding(
     return _ops.gguf_embedding(weight.blocks, input, weight.format, weight.dtype)
 
 
-_FUNCTIONS = {functional.linear: _linear, functional.embedding: _embedding}
+GGUFTensor.functions = {functional.embedding: _embedding}
 
 
-# These functions trace and differentiate the ops, and compute them on CPU tensors.
-
-
-def _unpacked_size(blocks: torch.Tensor, format: str) -> Any:
+def _sizes_of(blocks: torch.Tensor, format: str) -> tuple[Any, ...]:
     elements, size = BLOCKS[format]
-    return blocks.shape[-1] // size * elements
+    return (*blocks.shape[:-1], blocks.shape[-1] // size * elements)
 
 
-@torch.library.register_fake("torch_ocl::gguf_dequantize")
-def _fake_dequantize(blocks, format, dtype):
-    sizes = (*blocks.shape[:-1], _unpacked_size(blocks, format))
-    return blocks.new_empty(sizes, dtype=dtype)
-
-
-@torch.library.register_fake("torch_ocl::gguf_embedding")
-def _fake_embedding(blocks, indices, format, dtype):
-    return blocks.new_empty((*indices.shape, _unpacked_size(blocks, format)), dtype=dtype)
-
-
-@torch.library.register_fake("torch_ocl::gguf_linear")
-def _fake_linear(input, blocks, format, bias):
-    return input.new_empty((*input.shape[:-1], blocks.shape[0]))
-
-
-@torch.library.register_fake("torch_ocl::gguf_linear_gradient")
-def _fake_linear_gradient(grad, blocks, format):
-    return grad.new_empty((*grad.shape[:-1], _unpacked_size(blocks, format)))
-
-
-def _keep_weight(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    ctx.save_for_backward(inputs[1])
-    ctx.format = inputs[2]
-
-
-def _linear_backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-    (blocks,) = ctx.saved_tensors
-    of_input = of_bias = None
-    if ctx.needs_input_grad[0]:
-        of_input = _ops.gguf_linear_gradient(grad, blocks, ctx.format)
-    if ctx.needs_input_grad[3]:
-        of_bias = grad.flatten(0, -2).sum(0) if grad.dim() > 1 else grad
-    return of_input, None, None, of_bias
-
-
-def _gradient_backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-    (blocks,) = ctx.saved_tensors
-    return _ops.gguf_linear(grad, blocks, ctx.format, None), None, None
-
-
-torch.library.register_autograd(
-    "torch_ocl::gguf_linear", _linear_backward, setup_context=_keep_weight
-)
-torch.library.register_autograd(
-    "torch_ocl::gguf_linear_gradient", _gradient_backward, setup_context=_keep_weight
-)
-
-
-def _dequantize_on_cpu(blocks, format, dtype):
+def _unpack_on_cpu(blocks, format, dtype):
     gguf = _gguf()
     kind = gguf.GGMLQuantizationType[format]
     return torch.from_numpy(gguf.dequantize(blocks.contiguous().numpy(), kind)).to(dtype)
 
 
+def _fake_embedding(blocks, indices, format, dtype):
+    return blocks.new_empty((*indices.shape, _sizes_of(blocks, format)[-1]), dtype=dtype)
+
+
 def _embedding_on_cpu(blocks, indices, format, dtype):
     rows = blocks.index_select(0, indices.flatten())
-    return _dequantize_on_cpu(rows, format, dtype).view(*indices.shape, -1)
+    return _unpack_on_cpu(rows, format, dtype).view(*indices.shape, -1)
 
 
-def _linear_on_cpu(input, blocks, format, bias):
-    return functional.linear(input, _dequantize_on_cpu(blocks, format, input.dtype), bias)
-
-
-def _linear_gradient_on_cpu(grad, blocks, format):
-    return grad @ _dequantize_on_cpu(blocks, format, grad.dtype)
-
-
-for _name, _kernel in (
-    ("gguf_dequantize", _dequantize_on_cpu),
-    ("gguf_embedding", _embedding_on_cpu),
-    ("gguf_linear", _linear_on_cpu),
-    ("gguf_linear_gradient", _linear_gradient_on_cpu),
-):
-    torch.library.register_kernel(f"torch_ocl::{_name}", "cpu", _kernel)
+register("gguf", _sizes_of, _unpack_on_cpu)
+torch.library.register_fake("torch_ocl::gguf_embedding", _fake_embedding)
+torch.library.register_kernel("torch_ocl::gguf_embedding", "cpu", _embedding_on_cpu)
 
 
 def tensor_of(data: Any, kind: str, dtype: torch.dtype | None = None) -> torch.Tensor:

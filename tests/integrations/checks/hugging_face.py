@@ -399,6 +399,41 @@ def _(device):
     return model(torch.tensor([[1, 7, 3]], device=device)).logits
 
 
+# ---- checkpoints of integers ----
+
+
+def of_integers(method):
+    import pathlib
+
+    from transformers import AutoModelForCausalLM
+
+    from tests.integer_checkpoints import write_llama
+    from torch_ocl.utils.int4 import Int4Tensor
+
+    tokens = torch.tensor([[1, 7, 3]])
+    with tempfile.TemporaryDirectory() as folder:
+        exact = write_llama(pathlib.Path(folder), method, order=method == "gptq")
+        model = AutoModelForCausalLM.from_pretrained(folder, device_map="ocl", dtype=torch.float32)
+    assert isinstance(model.model.layers[0].mlp.up_proj.weight, Int4Tensor)
+    found = model(tokens.to("ocl")).logits.cpu().double()
+    torch.testing.assert_close(found, exact(tokens).logits, rtol=1e-4, atol=1e-4)
+
+
+@check("transformers", "from_pretrained of GPTQ's checkpoints, packed", integration="transformers")
+def _():
+    of_integers("gptq")
+
+
+@check("transformers", "from_pretrained of AWQ's checkpoints, packed", integration="transformers")
+def _():
+    of_integers("awq")
+
+
+@check("compressed_tensors", "pack-quantized weights in transformers", integration="transformers")
+def _():
+    of_integers("compressed-tensors")
+
+
 # ---- torchao ----
 
 
