@@ -87,50 +87,64 @@ def measured(call) -> Traffic:
     return Traffic(max(sizes["Memcpy DtoH"]), max(sizes["Memcpy HtoD"]), counted)
 
 
-def traffic(op) -> Traffic:
-    """Traffic of an op and its gradient, over its samples."""
+def calls(op):
+    """Calls of an op and its gradient, one for each of some samples. They return the results and
+    the gradients."""
     dtype = dtype_of(op)
     gradients = op.supports_autograd and dtype.is_floating_point
-    found = Traffic()
     for sample in checks.samples(op, dtype, SAMPLES, requires_grad=gradients):
         operands = on_device(op, sample)
 
         def run(operands=operands, finish=sample.output_process_fn_grad):
             first, args, kwargs = operands
-            results = _differentiable(finish(op(first, *args, **kwargs)))
-            leaves = _differentiable(operands)
-            if results and leaves:
-                seeds = [torch.ones_like(r) for r in results]
-                torch.autograd.grad(results, leaves, seeds, allow_unused=True)
+            results = op(first, *args, **kwargs)
+            roots, leaves = _differentiable(finish(results)), _differentiable(operands)
+            if not roots or not leaves:
+                return results, ()
+            seeds = [torch.ones_like(root) for root in roots]
+            return results, torch.autograd.grad(roots, leaves, seeds, allow_unused=True)
 
-        found |= measured(run)
+        yield run
+
+
+def traffic(op) -> Traffic:
+    """Traffic of an op and its gradient, over its samples."""
+    found = Traffic()
+    for call in calls(op):
+        found |= measured(call)
     return found
 
 
-def answer(job, ops):
-    """A worker's answer."""
+def answer(job, ops, look):
+    """A worker's answer: what `look` finds of an op."""
     try:
-        found = traffic(ops[job["op"]])
+        found = look(ops[job["op"]])
     except Exception as error:  # noqa: BLE001 - the parent decides what a failure means
         described = f"{type(error).__name__}: {error}"
         return {"passed": False, "error": described, "traceback": traceback.format_exc()}
-    return {"passed": True, **asdict(found), "counted": sorted(found.counted)}
+    return {"passed": True, **found}
 
 
-def work(ops):
+def work(ops, look):
+    """Answers jobs with a dictionary that `look` makes of each op."""
     # The pipe is for results alone: whatever else prints goes to stderr.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
-        answers.write(json.dumps(answer(json.loads(line), ops)) + "\n")
+        answers.write(json.dumps(answer(json.loads(line), ops, look)) + "\n")
         answers.flush()
+
+
+def look(op):
+    found = traffic(op)
+    return {**asdict(found), "counted": sorted(found.counted)}
 
 
 def main():
     ops = {scope.full_name(op): op for op in scope.in_scope()}
     chosen = sys.argv[1:]
     if not chosen:
-        work(ops)
+        work(ops, look)
     for name in ops if chosen == ["all"] else chosen:
         found = traffic(ops[name])
         if chosen != ["all"] or found.is_large:

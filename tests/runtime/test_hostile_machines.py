@@ -168,5 +168,3 @@ def test_two_processes_store_the_same_programs(tmp_path):
 def test_nothing_locks():
     sources = (ROOT / "csrc").rglob("*.cpp")
     assert not [p for p in sources if re.search(r"\bflock\(|F_SETLK|\blockf\(", p.read_text())]
-
-
