@@ -16,7 +16,7 @@ from tests.as_gpu import run_as_gpu, takes_gpu_kernels
 from tests.compile.test_combo_kernels import launches
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-#: Of the largest result: what its dtype rounds to, and sums of float.
+#: An error may be that part of the largest result: what its dtype rounds to, and sums of float.
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2**-10, torch.bfloat16: 2**-7}
 
 
