@@ -243,7 +243,13 @@ bool Queue::idle() {
     idle_marker_ = nullptr;
     OCL_CALL(&device_, clEnqueueMarkerWithWaitList, handle(), 0, nullptr, &idle_marker_);
     idle_number_ = number;
-    flush();
+    try {
+      flush();
+    } catch (...) {  // it may never be submitted, and would be asked for ever
+      api().clReleaseEvent(idle_marker_);
+      idle_marker_ = nullptr;
+      throw;
+    }
   }
   cl_int status = CL_QUEUED;
   OCL_CALL(&device_, clGetEventInfo, idle_marker_, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status,
