@@ -361,12 +361,12 @@ void DeviceCache::take_first(std::deque<PendingFree>& frees) {
   if (--block->pending_events == 0) make_free(block);
 }
 
-/// False if the driver failed: work may still be under way.
+/// False if the driver failed, or a graph is captured: work may still be under way.
 bool DeviceCache::finish_events() {
   stats_.on_synchronize();
   try {
     finish_device(static_cast<c10::DeviceIndex>(device_.index()));
-  } catch (const Error&) {  // who waits for results gets the failure
+  } catch (const std::exception&) {  // who waits for results gets the failure; a capture can't wait
     process_events();
     return false;
   }
