@@ -1,5 +1,5 @@
-// What the loader of proxy.cpp knows: the plan, the calls that were counted, and the objects that
-// the program holds.
+// The knowledge of the loader of proxy.cpp: the plan, the calls that were counted, and the objects
+// that the program holds.
 //
 // A plan is a line "call:which:how:number" for each fault.
 //   which   the n-th call since the plan was made, from 1 on, or n+ for all from there on; for
@@ -96,7 +96,7 @@ constexpr bool asks(std::string_view name) {
   return name.starts_with("clGet") && name.ends_with("Info");
 }
 
-/// What a call is told: the fault that strikes it, or that the device is lost.
+/// Tells a call its fate: the fault that strikes it, or that the device is lost.
 inline Fault begin(const char* name, cl_uint question) {
   const std::string_view call = name;
   State& all = state();
@@ -110,7 +110,7 @@ inline Fault begin(const char* name, cl_uint question) {
     if (fault.how != How::lost) return fault;
     all.lost = fault.number;
   }
-  // What a driver knows by itself it still answers, and lets go.
+  // A lost device's driver still answers what it knows by itself, and lets go.
   const bool own = asks(call) || call.starts_with("clRelease") || call.starts_with("clRetain") ||
                    call == "clSetUserEventStatus";
   if (all.lost != CL_SUCCESS && !own) return {name, How::before, 0, 0, 0, all.lost, {}};

@@ -189,7 +189,7 @@ struct Entry<name, R(CL_API_CALL*)(A...)> {
     return result;
   }
 
-  /// What a call made that says it has failed is the driver's to release.
+  /// Releases what a call made that says it has failed: it is not the program's.
   static void undo(R result, cl_event event, const Arguments& arguments);
 };
 
@@ -320,7 +320,7 @@ __attribute__((visibility("default"))) const char* faults_objects() {
   return hand_out(text.str());
 }
 
-/// What no program may do, since the last question: a line each.
+/// The uses that no program may make, since the last question: a line each.
 __attribute__((visibility("default"))) const char* faults_wrong() {
   State& all = state();
   const std::lock_guard lock(all.mutex);

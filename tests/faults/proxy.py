@@ -61,10 +61,10 @@ class Proxy:
         }
 
     def objects(self):
-        """What the program holds: kind, references and the call that gave it out, by handle."""
+        """The objects that the program holds, by handle: kind, references and maker."""
         lines = (line.split(maxsplit=3) for line in self._lines("objects"))
         return {handle: (kind, int(references), by) for handle, kind, references, by in lines}
 
     def wrong(self):
-        """What no program may do, as releasing more than it holds."""
+        """The uses that no program may make, as releasing more than it holds."""
         return self._lines("wrong")

@@ -107,6 +107,7 @@ class Runner:
         """The lines that a process left, and how it ended."""
         environment = {
             "TORCH_OCL_NOTICES": "0",
+            "TORCH_OCL_CACHE_DIR": str(FOLDER / "cache"),
             **os.environ,
             **self._scenario(name).environment,
             "TORCH_OCL_LOADER": self._loader,

@@ -24,6 +24,25 @@ def test_a_tenth_of_the_faults(name):
     assert faults.report.counts[name]["injected"]
 
 
+# Each was a hang, a leak, an exception that named no call, or a step that failed later.
+ONCE_DEFECTS = {
+    "a collective": ("clFlush:4:before:-59", "clEnqueueMarkerWithWaitList:1:event:-5"),
+    "a collective of copies": ("clFlush:7:lost:-5", "clEnqueueMarkerWithWaitList:9:after:-5"),
+    "a graph's capture": ("clCreateBuffer:1:after:-5", "clCreateBuffer:1:lost:-5"),
+    "a program": ("clGetProgramInfo:1:before:-5", "clGetDeviceInfo:what=0x1003:ones:0"),
+    "copies": ("clCreateBuffer:1:lost:-5", "clCreateBuffer:4:lost:-5"),
+    "start-up without a cache": ("clGetDeviceInfo:16:before:-5", "clGetDeviceInfo:15:before:-5"),
+    "two devices": ("clSetUserEventStatus:1:before:-5", "clSetUserEventStatus:2:after:-5"),
+}
+
+
+@pytest.mark.parametrize("name", ONCE_DEFECTS)
+def test_what_once_was_a_defect(name):
+    faults = runner.Runner()
+    faults.run(name, [inject.Fault(*plan.split(":")) for plan in ONCE_DEFECTS[name]])
+    assert not faults.report.defects, "\n".join(map(str, faults.report.defects))
+
+
 @pytest.mark.parametrize(
     "name, what",
     [
