@@ -16,9 +16,9 @@ import traceback
 import zlib
 
 #: Seconds for a step and the one after it. It may wait for a build worker, or a group's other rank.
-LIMIT = 30
+LIMIT = 60
 #: As many times as long where programs may have to be built: another device has others.
-FIRST_USES = 5
+FIRST_USES = 3
 #: Steps before the first fault: caches are filled, and a captured graph has its command buffers.
 WARM_UP = 5
 
@@ -122,6 +122,7 @@ class Process:
         """Steps without a fault: the calls of one, the most that is held, what each step adds."""
         for _ in range(WARM_UP):
             self.check(*self.run())
+        self.settle()
         gc.collect()
         gc.freeze()
         before = self.held()
