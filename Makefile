@@ -34,7 +34,7 @@ export MAX_JOBS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q
 
-.PHONY: help setup build demo test coverage coverage-compile integrations fuzz check-memory silicon drivers bench docs docs-site notebooks wheel wheels manylinux repair lint format clean distclean
+.PHONY: help setup build demo test coverage coverage-compile integrations fuzz faults check-memory silicon drivers bench docs docs-site notebooks wheel wheels manylinux repair lint format clean distclean
 
 help:
 	@echo "make demo    run the examples on the OpenCL device and on the CPU, side by side"
@@ -42,6 +42,7 @@ help:
 	@echo "make coverage   run PyTorch's own op tests against the CPU and write docs/reference/op-coverage.md"
 	@echo "make coverage-compile   run them under torch.compile and write docs/reference/compile-coverage.md"
 	@echo "make integrations   try the libraries above PyTorch and write docs/reference/libraries.md"
+	@echo "make faults  make each call of the driver fail, in steps of ten programs"
 	@echo "make fuzz    try random shapes, layouts and dtypes (FUZZ_EXAMPLES per test)"
 	@echo "make bench   time ops and training steps against CPU torch"
 	@echo "make check-memory   run a sample of each kernel under oclgrind"
@@ -143,6 +144,10 @@ integrations: build $(STAMPS)/more-integrations
 
 fuzz: build
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest tests/fuzz $(ARGS)
+
+# An hour for all; ARGS='mlp "two devices" --share 10' tries a tenth of two programs' faults.
+faults: build
+	$(BIN)/python -m tests.faults --report build/faults/report.txt $(ARGS)
 
 # Needs oclgrind: apt-get install oclgrind.
 check-memory: build

@@ -21,7 +21,7 @@ def build(sources, library, *options):
     """Builds a library of such sources.
 
     Args:
-        sources: The files in C.
+        sources: The files in C or C++.
         library: The path of what is built.
         *options: The compiler's and the linker's, behind the sources.
 
@@ -39,9 +39,19 @@ def build(sources, library, *options):
     return library
 
 
-def build_loader(source, library):
-    """Builds a loader that changes what the real one does: the one that the package would take."""
-    real = next(iter(_loader.find_loaders()), "-l:libOpenCL.so.1")
+def build_loader(source, library, *others, real=None):
+    """Builds a loader that changes what another does.
+
+    Args:
+        source: The file in C or C++.
+        library: The path of what is built.
+        *others: More options, as build()'s.
+        real: The other; the one that the package would take, if it is None.
+
+    Returns:
+        The library's path.
+    """
+    real = real or next(iter(_loader.find_loaders()), "-l:libOpenCL.so.1")
     options = ["-Wl,--no-as-needed", "-Wl,--disable-new-dtags", real]
     options += [f"-Wl,-rpath,{pathlib.Path(real).parent}"] if "/" in real else []
-    return str(build([source], library, *options, "-ldl"))
+    return str(build([source], library, *others, *options, "-ldl"))

@@ -22,7 +22,14 @@ void PinnedBudget::Share::give_back(Uses after) {
 
 /// With the mutex held.
 bool PinnedBudget::take_now(int64_t bytes) {
-  const auto over = [](const EventPtr& event) { return event->query(); };
+  // One whose work has failed is over, too: who waits for results is told.
+  const auto over = [](const EventPtr& event) {
+    try {
+      return event->query();
+    } catch (const std::exception&) {
+      return true;
+    }
+  };
   while (!returning_.empty() && std::ranges::all_of(returning_.front().first, over)) {
     used_ -= returning_.front().second;
     returning_.pop_front();
@@ -73,7 +80,12 @@ PinnedBudget::SharePtr PinnedBudget::take(int64_t bytes) {
     const auto [uses, returned] = std::move(returning_.front());
     returning_.pop_front();
     lock.unlock();
-    for (const EventPtr& event : uses) event->synchronize();
+    for (const EventPtr& event : uses) {
+      try {
+        event->synchronize();
+      } catch (const std::exception&) {  // as above
+      }
+    }
     lock.lock();
     used_ -= returned;
   }

@@ -34,7 +34,7 @@ bool Work::wait(std::chrono::milliseconds timeout) {
 
 void Work::synchronize() {
   asked_for_.store(true, std::memory_order_relaxed);
-  future_->wait();
+  future_->waitAndThrow();
 }
 
 void Work::abort() {
@@ -47,11 +47,17 @@ void Work::posted(WorkPtr inner) {
   cv_.notify_all();
 }
 
-// finish() comes first: who is called back by the future finds the work completed.
+// finish() comes first: who is called back by the future finds the work completed. The future
+// records events then, which may fail.
 void Work::complete() {
   if (ended_.exchange(true)) return;
   finish();
-  future_->markCompleted(c10::IValue(results_));
+  try {
+    future_->markCompleted(c10::IValue(results_));
+  } catch (...) {
+    finish(std::current_exception());
+    future_->setErrorIfNeeded(std::current_exception());
+  }
 }
 
 void Work::fail(std::exception_ptr error) {

@@ -106,6 +106,17 @@ cl_program from_binary(const Device& device, const std::string& binary, const st
   return nullptr;
 }
 
+/// A program of the driver's own binary of that one. Null where it hands out none, or won't have
+/// it.
+cl_program lean_copy(cl_program program, const Device& device, const std::string& options) {
+  try {
+    cl_int code = CL_SUCCESS;
+    return from_binary(device, binary_from(program, device), options, code);
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
 void trace_build(const std::string& name, const std::string& options, const char* how, uint64_t ns,
                  const std::string& log) {
   if (!verbose(Verbose::build)) return;
@@ -188,8 +199,8 @@ cl_program Compiler::build(const std::string& name, const Source& source,
   if (!value_of_define(all_options, "OCL_PTX_TARGET").empty()) {
     program = assemble(name, program, all_options);
   } else if (device_.quirks().keeps_compiler) {
-    // Where the driver does not take its own binary, the program serves as it is.
-    if (cl_program lean = from_binary(device_, binary_of(program), all_options, code)) {
+    // Without one, the program serves as it is.
+    if (cl_program lean = lean_copy(program, device_, all_options)) {
       api().clReleaseProgram(program);
       program = lean;
     }

@@ -61,6 +61,15 @@ T number(cl_device_id id, cl_device_info what, T otherwise) {
                                                                                       : otherwise;
 }
 
+/// A number that there is no doing without: a device whose driver fails to give it is left out, and
+/// asked again.
+template <class T>
+T required(cl_device_id id, cl_device_info what) {
+  T value{};
+  OCL_CALL(nullptr, clGetDeviceInfo, id, what, sizeof value, &value, nullptr);
+  return value;
+}
+
 /// A number to divide by, or a count: drivers that answer 0 exist.
 template <class T>
 T positive(cl_device_id id, cl_device_info what, T otherwise) {
@@ -275,8 +284,7 @@ DeviceClass tuning_class(DeviceClass device_class) {
 
 DeviceProperties probe_device(cl_platform_id platform, cl_device_id id) {
   DeviceProperties p;
-  cl_device_type type = 0;
-  OCL_CALL(nullptr, clGetDeviceInfo, id, CL_DEVICE_TYPE, sizeof type, &type, nullptr);
+  const auto type = required<cl_device_type>(id, CL_DEVICE_TYPE);
   p.device_class = (type & CL_DEVICE_TYPE_GPU)   ? DeviceClass::gpu
                    : (type & CL_DEVICE_TYPE_CPU) ? DeviceClass::cpu
                                                  : DeviceClass::accelerator;
@@ -294,9 +302,9 @@ DeviceProperties probe_device(cl_platform_id platform, cl_device_id id) {
   p.compute_units = positive<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
   p.max_clock_mhz = number<cl_uint>(id, CL_DEVICE_MAX_CLOCK_FREQUENCY, 0);
   p.max_work_group_size = positive<size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1);
-  p.global_memory = number<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
-  p.max_allocation = number<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 0);
-  p.local_memory = number<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE, 0);
+  p.global_memory = required<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
+  p.max_allocation = required<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  p.local_memory = required<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE);
   p.global_cache = number<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, 0);
   p.cache_line = positive<cl_uint>(id, CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, 64);
   p.max_parameter_size = positive<size_t>(id, CL_DEVICE_MAX_PARAMETER_SIZE, 1024);

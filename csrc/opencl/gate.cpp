@@ -26,7 +26,11 @@ Gate::~Gate() {
 }
 
 void Gate::open() noexcept {
-  if (!opened_.exchange(true)) api().clSetUserEventStatus(event_, CL_COMPLETE);
+  if (opened_.exchange(true)) return;
+  // A queue would wait for ever. A driver refuses the second call where the first one had worked.
+  if (api().clSetUserEventStatus(event_, CL_COMPLETE) != CL_SUCCESS) {
+    api().clSetUserEventStatus(event_, CL_COMPLETE);
+  }
 }
 
 }  // namespace ocl

@@ -264,7 +264,12 @@ bool Graph::enqueue_run(Queue& queue, Run& run) {
   if (profile::on()) return false;
   const Queue::Submission submission(queue);
   if (submission.handle() != run.buffer->queue()) return false;
-  run.buffer->enqueue();
+  try {
+    run.buffer->enqueue();
+  } catch (...) {
+    queue.count();  // it may be under way all the same
+    throw;
+  }
   queue.count();
   queue.device().count_launches(run.end - run.begin);
   return true;

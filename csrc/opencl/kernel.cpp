@@ -222,7 +222,10 @@ cl_int enqueue_kernel(Queue& queue, cl_kernel kernel, const NDRange& range,
     const Queue::Submission submission(queue);
     const uint64_t before = queue.enqueued();
     code = enqueue(submission.handle(), brief ? &event : nullptr);
-    if (__builtin_expect(code != CL_SUCCESS, 0)) return code;
+    if (__builtin_expect(code != CL_SUCCESS, 0)) {
+      queue.count();  // it may be under way all the same
+      return code;
+    }
     if (event != nullptr) {
       queue.count(event, before);
     } else {

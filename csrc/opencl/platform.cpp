@@ -288,7 +288,7 @@ bool enumerate(Registry& registry) {
     apply_visible_devices(visible, registry);
   }
   partition(registry);
-  return true;
+  return all || !registry.slots.empty();
 }
 
 /// Looks for devices until it has found some, or none for a reason that stays. Holds the mutex.

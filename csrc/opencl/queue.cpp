@@ -166,6 +166,23 @@ void Queue::count(cl_event event, uint64_t before) {
   if (event != nullptr) api().clReleaseEvent(event);
 }
 
+namespace {
+
+/// Counts a command at its end, also one whose call fails: it may be under way all the same, and
+/// brief ones must not overtake it.
+class Counted {
+ public:
+  explicit Counted(Queue& queue) : queue_(queue) {}
+  ~Counted() { queue_.count(); }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  Queue& queue_;
+};
+
+}  // namespace
+
 template <class Enqueue>
 bool Queue::submit(profile::Kind kind, size_t bytes, bool blocking, const Enqueue& enqueue) {
   profile::Recording recording;
@@ -176,8 +193,8 @@ bool Queue::submit(profile::Kind kind, size_t bytes, bool blocking, const Enqueu
     return false;
   } else {
     const Submission submission(*this);
+    const Counted counted(*this);
     enqueue(submission.handle(), CL_FALSE, recording.event());
-    count();
   }
   recording.enqueued(*this, kind, bytes);
   return true;
@@ -243,7 +260,13 @@ bool Queue::idle() {
     idle_marker_ = nullptr;
     OCL_CALL(&device_, clEnqueueMarkerWithWaitList, handle(), 0, nullptr, &idle_marker_);
     idle_number_ = number;
-    flush();
+    try {
+      flush();
+    } catch (...) {  // it may never be submitted, and would be asked for ever
+      api().clReleaseEvent(idle_marker_);
+      idle_marker_ = nullptr;
+      throw;
+    }
   }
   cl_int status = CL_QUEUED;
   OCL_CALL(&device_, clGetEventInfo, idle_marker_, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status,
@@ -388,7 +411,12 @@ void Queue::write(cl_mem mem, size_t offset, const void* source, size_t bytes, b
   help();
   profile::Recording recording;
   cl_event written = nullptr;
-  enqueue(handle(), CL_FALSE, recording.event(&written));
+  try {
+    enqueue(handle(), CL_FALSE, recording.event(&written));
+  } catch (...) {
+    count();  // see Counted
+    throw;
+  }
   recording.enqueued(*this, kind, bytes, &written);
   wait(written);
   completed(number);

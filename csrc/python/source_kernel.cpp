@@ -249,12 +249,11 @@ std::optional<std::vector<Parameter>> kernel_parameters(int index, const std::st
 /// place in another is a multiple of.
 py::dict launch_limits(int index) {
   const Device& owner = device(index);
-  cl_uint dimensions = 0;
-  OCL_CALL(&owner, clGetDeviceInfo, owner.id(), CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS,
-           sizeof dimensions, &dimensions, nullptr);
-  std::vector<size_t> sizes(dimensions);
-  OCL_CALL(&owner, clGetDeviceInfo, owner.id(), CL_DEVICE_MAX_WORK_ITEM_SIZES,
-           dimensions * sizeof(size_t), sizes.data(), nullptr);
+  size_t bytes = 0;
+  OCL_CALL(&owner, clGetDeviceInfo, owner.id(), CL_DEVICE_MAX_WORK_ITEM_SIZES, 0, nullptr, &bytes);
+  std::vector<size_t> sizes(bytes / sizeof(size_t));
+  OCL_CALL(&owner, clGetDeviceInfo, owner.id(), CL_DEVICE_MAX_WORK_ITEM_SIZES, bytes, sizes.data(),
+           nullptr);
   py::dict limits;
   limits["work_item_sizes"] = sizes;
   limits["local_memory"] = owner.properties().local_memory;

@@ -175,6 +175,7 @@ Block* DeviceCache::take_from_helping_pools(size_t size, bool small, c10::Stream
 }
 
 Block* DeviceCache::create_segment(size_t size, bool small, c10::StreamId stream) {
+  refusal_.clear();
   const size_t largest = device_.properties().max_allocation;
   const size_t exact = round_up(size, AddressSpace::kGranule);
   size_t bytes = small ? kSmallSegment : size <= kSharedRequest ? kSharedSegment : exact;
@@ -184,24 +185,22 @@ Block* DeviceCache::create_segment(size_t size, bool small, c10::StreamId stream
   if (bytes > largest) bytes = size;  // the granule's rounding must not be what fails
   if (bytes > largest || bytes > available()) return nullptr;
 
-  cl_int code = CL_SUCCESS;
-  cl_mem mem = create_segment_buffer(device_, bytes, code);
-  if (code != CL_SUCCESS) {
-    const Error error("clCreateBuffer", code, &device_);
-    if (error.out_of_memory() || code == CL_INVALID_BUFFER_SIZE) return nullptr;
-    throw error;
-  }
-  void *base = nullptr, *host = nullptr;
-  if (device_.properties().device_class == DeviceClass::cpu) {  // see create_segment_buffer
-    OCL_CALL(&device_, clGetMemObjectInfo, mem, CL_MEM_HOST_PTR, sizeof host, &host, nullptr);
-  }
+  SegmentBuffer buffer;
   try {
-    base = device_.addresses().map(mem, bytes, host);
-  } catch (const std::runtime_error&) {  // the address range is used up
-    api().clReleaseMemObject(mem);
+    buffer = create_segment_buffer(device_, bytes);
+  } catch (const Error& error) {
+    if (!error.out_of_memory() && error.code() != CL_INVALID_BUFFER_SIZE) throw;
+    refusal_ = error.what();
     return nullptr;
   }
-  auto* segment = new Segment{mem, static_cast<char*>(base), bytes, stream, small, whole};
+  void* base = nullptr;
+  try {
+    base = device_.addresses().map(buffer.mem, bytes, buffer.host);
+  } catch (const std::runtime_error&) {  // the address range is used up
+    api().clReleaseMemObject(buffer.mem);
+    return nullptr;
+  }
+  auto* segment = new Segment{buffer.mem, static_cast<char*>(base), bytes, stream, small, whole};
   Block* block = new_block();
   block->segment = segment;
   block->address = segment->base;
@@ -361,12 +360,12 @@ void DeviceCache::take_first(std::deque<PendingFree>& frees) {
   if (--block->pending_events == 0) make_free(block);
 }
 
-/// False if the driver failed: work may still be under way.
+/// False if the driver failed, or a graph is captured: work may still be under way.
 bool DeviceCache::finish_events() {
   stats_.on_synchronize();
   try {
     finish_device(static_cast<c10::DeviceIndex>(device_.index()));
-  } catch (const Error&) {  // who waits for results gets the failure
+  } catch (const std::exception&) {  // who waits for results gets the failure; a capture can't wait
     process_events();
     return false;
   }

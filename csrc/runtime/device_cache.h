@@ -134,6 +134,7 @@ class DeviceCache {
   MemoryStats stats_;
   std::unique_ptr<MemoryHistory> history_;  // null while nothing is recorded
   double fraction_ = 1.0;
+  std::string refusal_;  // what the driver said to the last segment that was asked for
 };
 
 }  // namespace ocl

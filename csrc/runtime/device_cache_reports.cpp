@@ -42,6 +42,7 @@ void DeviceCache::throw_out_of_memory(size_t requested, c10::StreamId stream,
     history_->add(MemoryAction::out_of_memory, reinterpret_cast<const void*>(free), requested,
                   stream);
   }
+  const std::string refusal = refusal_.empty() ? "" : " The driver said: " + refusal_;
   lock.unlock();
   const c10::Device where(kDeviceType, static_cast<c10::DeviceIndex>(device_.index()));
   c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(std::min(requested, kLargestRequest)),
@@ -55,7 +56,7 @@ void DeviceCache::throw_out_of_memory(size_t requested, c10::StreamId stream,
       format_size(free), " is free. Allocated by tensors: ", format_size(allocated),
       "; reserved but unallocated: ", format_size(reserved - std::min(reserved, allocated)),
       "; largest possible buffer (CL_DEVICE_MAX_MEM_ALLOC_SIZE): ", format_size(largest),
-      requested > largest ? ", which this request exceeds whatever is free." : ".");
+      requested > largest ? ", which this request exceeds whatever is free" : "", ".", refusal);
 }
 
 MemoryStats::Stats DeviceCache::stats() {

@@ -94,8 +94,8 @@ class PinnedCache {
       block = create(size_t{1} << index, owner);
     }
     TORCH_CHECK_WITH(OutOfMemoryError, block,
-                     "OpenCL out of pinned host memory: could not allocate ", size, " bytes on ",
-                     owner.description());
+                     "OpenCL out of pinned host memory: could not allocate ", size,
+                     " bytes: ", refusal_);
     block->live = true;
     live_.fetch_add(1, std::memory_order_relaxed);
     active_requests_.increase(1);
@@ -211,10 +211,11 @@ class PinnedCache {
   }
 
   /// Null for "out of memory", which the caller may cure; throws for everything else.
-  static PinnedBlock* fail(const char* call, cl_int code, const Device& device) {
+  PinnedBlock* fail(const char* call, cl_int code, const Device& device) {
     const Error error(call, code, &device);
-    if (error.out_of_memory() || code == CL_INVALID_BUFFER_SIZE) return nullptr;
-    throw error;
+    if (!error.out_of_memory() && code != CL_INVALID_BUFFER_SIZE) throw error;
+    refusal_ = error.what();
+    return nullptr;
   }
 
   void release_idle() {
@@ -240,6 +241,7 @@ class PinnedCache {
   std::array<std::vector<PinnedBlock*>, kClasses> free_;        // by class_of(size)
   Stat active_requests_, active_bytes_, allocations_, allocated_bytes_;
   DurationStat alloc_time_, free_time_;  // microseconds in the driver
+  std::string refusal_;                  // what it said when it last had no memory
 };
 
 // Leaked: pinned tensors may outlive every static object.

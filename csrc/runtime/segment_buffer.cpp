@@ -72,26 +72,27 @@ class LentPages {
 
 }  // namespace
 
-cl_mem create_segment_buffer(const Device& device, size_t bytes, cl_int& code) {
-  if (device.properties().device_class != DeviceClass::cpu) {
-    return api().clCreateBuffer(device.context(), CL_MEM_READ_WRITE, bytes, nullptr, &code);
+SegmentBuffer create_segment_buffer(const Device& device, size_t bytes) {
+  const bool lends = device.properties().device_class == DeviceClass::cpu;
+  const auto flags = CL_MEM_READ_WRITE | (lends ? CL_MEM_USE_HOST_PTR : cl_mem_flags{0});
+  std::unique_ptr<Pages> pages;
+  if (lends) {
+    pages = std::make_unique<Pages>(bytes);
+    if (pages->begin() == nullptr) throw Error("mmap", CL_MEM_OBJECT_ALLOCATION_FAILURE, &device);
   }
-  auto pages = std::make_unique<Pages>(bytes);
-  if (pages->begin() == nullptr) {
-    code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
-    return nullptr;
-  }
-  cl_mem mem = api().clCreateBuffer(device.context(), CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
-                                    bytes, pages->begin(), &code);
-  if (code != CL_SUCCESS) return nullptr;
+  void* const host = pages ? pages->begin() : nullptr;
+  cl_int code = CL_SUCCESS;
+  cl_mem mem = api().clCreateBuffer(device.context(), flags, bytes, host, &code);
+  check(code, "clCreateBuffer", &device);
+  if (!pages) return {mem, nullptr};
   LentPages& lent = LentPages::of_all_devices();
   const uintptr_t number = lent.lend(std::move(pages));
   code = api().clSetMemObjectDestructorCallback(mem, &LentPages::destroyed,
                                                 reinterpret_cast<void*>(number));
-  if (code == CL_SUCCESS) return mem;
+  if (code == CL_SUCCESS) return {mem, host};
   api().clReleaseMemObject(mem);
   lent.give_back(number);
-  return nullptr;
+  throw_error("clSetMemObjectDestructorCallback", code, &device);
 }
 
 }  // namespace ocl

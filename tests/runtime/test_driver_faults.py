@@ -1,5 +1,7 @@
 """Calls of the driver that fail, or say that they did: nothing is lost, nothing is wrong, nothing
-crashes. The loader is one whose calls fail on demand (faults.c)."""
+crashes. The loader is one whose calls fail on demand (tests/faults/proxy.cpp), which has the plans'
+words. tests/faults tries all calls of whole steps; here are what is seen in the long run, and
+drivers that were met."""
 
 import os
 import pathlib
@@ -7,6 +9,7 @@ import pathlib
 import pytest
 
 from tests.c_library import build_loader
+from tests.faults import proxy
 from tests.fresh import run_script
 from torch_ocl import _loader
 
@@ -15,9 +18,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 PRELUDE = """
 import ctypes, os, sys, torch
 loader = ctypes.CDLL(os.environ["TORCH_OCL_LOADER"])
-FAIL, FAIL_AFTER = 0, 1
-def fault(name, mode=FAIL, code=-5, skip=0, count=1):
-    loader.fault(name.encode(), mode, code, skip, count)
+def fault(name, how="before", code=-5, skip=0, count=1):
+    calls = range(skip + 1, skip + count + 1)
+    loader.faults_plan("".join(f"{name}:{n}:{how}:{code}\\n" for n in calls).encode())
 def raises(kind, text, call):
     try:
         call()
@@ -33,16 +36,28 @@ def variable(name):
 """
 
 
+# Answers, as lines of a plan.
+PLATFORM = "clGetPlatformInfo:what=0x0902:text:{}\n"
+VERSION = "clGetDeviceInfo:what=0x102d:text:{}\n"
+NAME = "clGetDeviceInfo:what=0x102b:text:{}\n"
+UNITS = "clGetDeviceInfo:what=0x1002:number:{}\n"
+
+
 @pytest.fixture(scope="module")
 def loader(tmp_path_factory):
     """The loader that fails, linked against the one that the package would take."""
-    return build_loader(HERE / "faults.c", tmp_path_factory.mktemp("faults") / "libfaults.so")
+    return proxy.build(tmp_path_factory.mktemp("faults"))
 
 
 @pytest.fixture
 def check(loader):
-    def check(code, **environment):
-        environment = {**os.environ, "TORCH_OCL_LOADER": loader, **environment}
+    def check(code, plan="", **environment):
+        environment = {
+            **os.environ,
+            "TORCH_OCL_LOADER": loader,
+            "FAULTS_PLAN": plan,
+            **environment,
+        }
         done = run_script(PRELUDE + code, environment=environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stderr
@@ -128,7 +143,7 @@ assert address in [block.data_ptr() for block in blocks], "the memory is lost"
     )
 
 
-@pytest.mark.parametrize("mode", ["FAIL", "FAIL_AFTER"])
+@pytest.mark.parametrize("mode", ["before", "after"])
 def test_an_argument_that_may_have_been_set_is_set_again(check, mode):
     check(
         f"""
@@ -137,7 +152,7 @@ expected = x.softmax(-1)
 first, second = torch.zeros_like(x), torch.zeros_like(x)
 for argument in range(20):
     torch.softmax(x, -1, out=first)
-    fault("clSetKernelArg", {mode}, skip=argument)
+    fault("clSetKernelArg", "{mode}", skip=argument)
     try:
         torch.softmax(x, -1, out=second)
     except RuntimeError as error:
@@ -186,12 +201,12 @@ def test_callbacks_that_were_registered_with_an_error(check):
         """
 for _ in range(50):
     event = torch.ocl.Event(enable_timing=True)
-    fault("clSetEventCallback", FAIL_AFTER)
+    fault("clSetEventCallback", "after")
     raises(RuntimeError, "clSetEventCallback", event.record)
     event.synchronize()
-fault("clSetMemObjectDestructorCallback", FAIL_AFTER, code=-30)
+fault("clSetMemObjectDestructorCallback", "after", code=-30)
 raises(RuntimeError, "CL_INVALID_VALUE", lambda: torch.empty(10**7, device="ocl"))
-fault("clSetMemObjectDestructorCallback", FAIL_AFTER)
+fault("clSetMemObjectDestructorCallback", "after")
 assert torch.ones(10**7, device="ocl").sum().item() == 10**7
 torch.ocl.empty_cache()
 """,
@@ -212,12 +227,12 @@ for call in (
 ):
     torch.testing.assert_close(call(x.to("ocl"), weight.to("ocl")).cpu(), call(x, weight))
 """,
-        FAULT_COMPUTE_UNITS="0",
+        plan=UNITS.format(0),
     )
 
 
 def test_devices_that_can_not_be_listed_are_looked_for_again(check):
-    check("assert torch.ones(2, device='ocl').sum().item() == 2", FAULT="clGetDeviceIDs:-5:1")
+    check("assert torch.ones(2, device='ocl').sum().item() == 2", plan="clGetDeviceIDs:1:before:-5")
     check(
         """
 assert torch.ocl.device_count() == 0
@@ -227,7 +242,7 @@ fault("none")
 assert torch.ones(2, device="ocl").sum().item() == 2
 assert torch.ocl.is_available() and torch.ocl.unavailable_reason() == ""
 """,
-        FAULT="clGetDeviceIDs:-5:1000",
+        plan="clGetDeviceIDs:1+:before:-5",
     )
 
 
@@ -238,27 +253,25 @@ assert all(word in reason for word in %r), reason
 """
     reasons = {"rusticl": "RUSTICL_ENABLE", "NVIDIA CUDA": "/dev/nvidia", "Other": "no devices"}
     for platform, cause in reasons.items():
-        environment = {"FAULT_PLATFORM_NAME": platform, "FAULT_NO_DEVICES": "1"}
-        check(code % ([platform, cause],), **environment)
+        plan = PLATFORM.format(platform) + "clGetDeviceIDs:1+:before:-1"
+        check(code % ([platform, cause],), plan)
     # Mesa of Debian 12 computes wrong matrix products.
-    environment = {"FAULT_PLATFORM_NAME": "rusticl", "FAULT_DRIVER_VERSION": "22.3.6"}
-    environment["TORCH_OCL_DEVICES"] = ""
-    check(code % (["22.3.6", "wrong results", "25.0.7"],), **environment)
-    environment["FAULT_DRIVER_VERSION"] = "25.0.7"
-    check("assert torch.ocl.is_available()", **environment)
+    words = ["22.3.6", "wrong results", "25.0.7"]
+    plan = PLATFORM.format("rusticl") + VERSION
+    check(code % (words,), plan.format("22.3.6"), TORCH_OCL_DEVICES="")
+    check("assert torch.ocl.is_available()", plan.format("25.0.7"), TORCH_OCL_DEVICES="")
 
 
 @pytest.mark.parametrize("version, method", [("6.0+debian", "cbs"), ("7.1", None)])
 def test_the_compiler_of_pocl_6_is_told_what_it_needs(check, version, method):
     check(
         f"torch.ones(1, device='ocl')\nassert variable('POCL_WORK_GROUP_METHOD') == {method!r}",
-        FAULT_PLATFORM_NAME="Portable Computing Language",
-        FAULT_DRIVER_VERSION=version,
+        plan=PLATFORM.format("Portable Computing Language") + VERSION.format(version),
     )
 
 
 @pytest.mark.slow
-def test_zinks_missing_local_memory_is_gone_round(check):
+def test_zinks_missing_local_memory_is_gone_round(check, loader, tmp_path):
     """Mesa's zink gives a kernel of a fixed work-group size no local memory for its arguments, and
     others what their first launch had: the package's kernels have no fixed size there, and all the
     memory. A user's kernel of a fixed size is refused."""
@@ -282,9 +295,9 @@ assert y.item() == 2
 fixed = kernel("__attribute__((reqd_work_group_size(1, 1, 1)))")
 call = lambda: fixed(y, memory, global_size=1, local_size=1)
 """
-    zink = {"FAULT_PLATFORM_NAME": "rusticl", "FAULT_DRIVER_VERSION": "26.2.6"}
-    zink |= {"FAULT_DEVICE_NAME": "zink Vulkan 1.4", "FAULT_LOCAL_ARGUMENTS": "1"}
-    zink["TORCH_OCL_DEVICES"] = "0"  # no other name is left
+    answers = PLATFORM.format("rusticl"), VERSION.format("26.2.6"), NAME.format("zink Vulkan 1.4")
+    zink = {"plan": "".join(answers), "TORCH_OCL_DEVICES": "0"}  # no other name is left
+    zink["TORCH_OCL_LOADER"] = build_loader(HERE / "zink.c", tmp_path / "libzink.so", real=loader)
     refused = 'raises(RuntimeError, "reqd_work_group_size", call)'
     for kernels_for in ("cpu", "gpu"):
         check(code + refused, TORCH_OCL_TUNE_AS=kernels_for, **zink)
