@@ -1,9 +1,11 @@
-"""How exact functions of the half types are, at all 65,536 numbers of each, beside CPU torch.
+"""How exact functions are beside CPU torch: of float32 at millions of numbers, of the half types at
+all 65,536 of each.
 
     python -m benchmarks.studies.numerics [--document]
 
-The reference is computed in float64 by formulas that lose no digits, and rounded to the type once.
-An error is a number of ulps: how many numbers of the type lie from the one result to the other.
+The reference is computed in float64 by formulas that lose no digits. For the half types it is
+rounded once, and an error is how many numbers of the type lie from the one result to the other. For
+float32 it is not rounded, and an error is the distance in units of the exact result's last place.
 """
 
 import argparse
@@ -16,6 +18,8 @@ from benchmarks.harness.report import MEASUREMENTS, markdown_table, slug_of, wri
 
 #: For each type: the bits of its precision, and the exponent of its least number.
 TYPES = {torch.float16: (11, -24), torch.bfloat16: (8, -133)}
+#: float32 has the same. Its numbers are too many to try all.
+FLOAT = {torch.float32: (24, -149)}
 #: More than any distance.
 NO_NUMBER = 2**16
 ROOT_2, ROOT_PI = 2**0.5, np.pi**0.5
@@ -27,6 +31,14 @@ def every_number(dtype):
     return torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
 
 
+def floats(stride=1021):
+    """float32's numbers by their bits, each `stride`-th, which is odd; and those near multiples of
+    pi / 2, or evenly on [-10, 10]."""
+    spread = torch.arange(-(2**31), 2**31, stride).int().view(torch.float32)
+    turns = torch.arange(2**28 // stride, dtype=torch.float64) * (np.pi / 2)
+    return torch.cat([spread, turns.float(), torch.linspace(-10, 10, 2**28 // stride)])
+
+
 def gradient_of(function):
     """The gradient that autograd makes of 1."""
 
@@ -36,6 +48,11 @@ def gradient_of(function):
         return result
 
     return gradient
+
+
+def by_float64(name):
+    """torch's function of float64."""
+    return lambda x: getattr(torch, name)(torch.from_numpy(x)).numpy()
 
 
 def logistic(x):
@@ -98,6 +115,12 @@ FUNCTIONS = {
     "rsqrt": (torch.rsqrt, lambda x: 1 / np.sqrt(x)),
 }
 
+#: Functions that torch's float64 is exact for.
+UNARY = (
+    "exp2 expm1 log2 log10 log1p erfc sin cos tan asin acos atan sinh cosh asinh acosh atanh sqrt"
+)
+FUNCTIONS |= {name: (getattr(torch, name), by_float64(name)) for name in UNARY.split()}
+
 #: Exact gradients. Those of sigmoid and tanh are functions of the result, which was rounded.
 GRADIENTS = {
     "exp": (gradient_of(torch.exp), np.exp),
@@ -120,7 +143,7 @@ ALL += [(f"{name}, gradient", *pair) for name, pair in GRADIENTS.items()]
 
 def ulp_of(values, dtype):
     """The distance of the type's numbers around each of the values, which are of float64."""
-    bits, least = TYPES[dtype]
+    bits, least = (TYPES | FLOAT)[dtype]
     _, exponent = np.frexp(values)
     return np.ldexp(1.0, np.maximum(exponent - bits, least))
 
@@ -154,10 +177,30 @@ def ulps_off(actual, expected):
     return off[every_number(actual.dtype).isfinite()]
 
 
+def float_errors(actual, expected):
+    """Errors of results of float32, in ulps of the exact ones. One is infinite where one of the two
+    is NaN or has another sign. It is 0 where both are infinite."""
+    actual = actual.double().numpy()
+    with np.errstate(all="ignore"):
+        correct = torch.from_numpy(expected).float().double().numpy()
+        errors = np.abs(actual - expected) / ulp_of(expected, torch.float32)
+        errors[np.isinf(correct)] = np.inf
+        errors[np.isinf(correct) & (actual == correct)] = 0
+        errors[np.isnan(errors) | (np.signbit(actual) != np.signbit(correct))] = np.inf
+    errors[np.isnan(actual) & np.isnan(correct)] = 0
+    return errors
+
+
 def rows(device):
-    """A row of the table for each function: for both types ours, CPU torch's."""
+    """A row of the table for each function: for each type ours, CPU torch's."""
+    x = floats()
     for name, function, exact in ALL:
         row = [name]
+        with np.errstate(all="ignore"):
+            expected = exact(x.double().numpy())
+        for place in (device, "cpu"):
+            most = float_errors(function(x.to(place)).cpu(), expected).max()
+            row.append(f"{most:,.2f}" if most < NO_NUMBER else f"{most:,.0f}")
         for dtype in TYPES:
             expected = exact_values(exact, dtype)
             for place in (device, "cpu"):
@@ -173,7 +216,9 @@ def main():
     parser.add_argument("--document", action="store_true", help="write this device's section")
     options = parser.parse_args()
     properties = torch.ocl.get_device_properties(0)
-    head = ["function", "float16", "CPU torch", "bfloat16", "CPU torch"]
+    head = ["function"]
+    for dtype in ("float32", "float16", "bfloat16"):
+        head += [dtype, "CPU torch"]
     table = markdown_table(head, rows("ocl"))
     print("\n".join(table))
     if options.document:

@@ -18,9 +18,12 @@ _FILE = "inductor:"
 _KERNELS_PER_PROGRAM = 6
 
 _PARTS = {
+    "arcs": ["math/arcs.clh"],
+    "error_function": ["math/error_function.clh"],
     "exponential": ["math/exponential.clh"],
     "hyperbolic": ["math/hyperbolic.clh"],
     "normal": ["math/normal.clh"],
+    "trigonometric": ["math/trigonometric.clh"],
     "atomics": ["include/atomics.clh"],
     "check": ["inductor/check.clh"],
     "random": ["inductor/random.clh"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +21,20 @@ from torch_ocl.inductor.collect.ops import Overrides
 from torch_ocl.inductor.reals import is_computed_before, is_condition, is_real
 from torch_ocl.inductor.types import FLOAT8, TAGS, compute_dtype
 from torch_ocl.inductor.values import Assert, Region, Store, Value, temporaries
+
+# The part of a program (call/runtime.py) that has a function, by the function's name.
+_PART_OF = {
+    name: part
+    for part, names in {
+        "arcs": ("ASIN", "ACOS", "ATAN"),
+        "error_function": ("ERF", "ERFC"),
+        "exponential": ("EXP", "EXP_BELOW", "HALVED_EXP"),
+        "hyperbolic": ("SINH", "COSH", "TANH"),
+        "normal": ("NORMAL_CDF",),
+        "trigonometric": ("SIN", "COS", "TAN"),
+    }.items()
+    for name in names
+}
 
 
 class _Values(CSE):
@@ -101,13 +116,10 @@ class Collector:
     def _need(self, dtype: torch.dtype, op: str) -> None:
         if dtype == torch.float64:
             devices.require_fp64(self.device.index)
-        if "NORMAL_CDF" in op:
-            self.parts.add("normal")
-        elif "EXP" in op:
-            self.parts.add("exponential")
-        elif "TANH" in op:
-            self.parts.add("hyperbolic")
-        elif op == "special":
+        self.parts.update(
+            _PART_OF[name] for name in re.findall(r"\w+(?=\()", op) if name in _PART_OF
+        )
+        if op == "special":
             self.parts.add(f"special_{TAGS[dtype]}")
         elif op in ("pow", "lanes"):
             self.parts.add("power")

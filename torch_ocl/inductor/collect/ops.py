@@ -97,7 +97,7 @@ class Overrides(OpOverrides):
     def erf(x: Operand) -> Value:
         dtype = real_dtype(promote(x))
         value = cast(x, dtype)
-        result = emit("erf({0})", dtype, value)
+        result = emit("ERF({S}, {n}, {0})", dtype, value)
         root = value.attrs.get("times_root_half")
         if root is not None:
             result.attrs["normal"] = root
@@ -114,12 +114,11 @@ class Overrides(OpOverrides):
     sqrt, rsqrt = unary("sqrt({0})"), unary("rsqrt({0})")
     reciprocal = unary("(({T})(1) / {0})")
     square = unary("({0} * {0})", real=False)
-    sin, cos, tan = unary("sin({0})"), unary("cos({0})"), unary("tan({0})")
-    asin, acos, atan = unary("asin({0})"), unary("acos({0})"), unary("atan({0})")
-    sinh, cosh = unary("sinh({0})"), unary("cosh({0})")
-    tanh = unary("TANH({S}, {n}, {0})")
+    sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, erfc = (
+        unary(f"{name}({{S}}, {{n}}, {{0}})")
+        for name in ("SIN", "COS", "TAN", "ASIN", "ACOS", "ATAN", "SINH", "COSH", "TANH", "ERFC")
+    )
     asinh, acosh, atanh = unary("asinh({0})"), unary("acosh({0})"), unary("atanh({0})")
-    erfc = unary("erfc({0})")
     sigmoid = unary(
         "(({T})(0.5f) / (({T})(0.5f) + HALVED_EXP({S}, {n}, -{0})))",
         double="(({T})(1) / (({T})(1) + exp(-{0})))",
@@ -408,7 +407,7 @@ class Overrides(OpOverrides):
     scaled_modified_bessel_k0 = special("SCALED_BESSEL_K0")
     scaled_modified_bessel_k1 = special("SCALED_BESSEL_K1")
     spherical_bessel_j0 = special("spherical_bessel_j0")
-    ndtr = unary("(({T})(0.5f) * erfc({0} * ({T})(-0.70710678118654752440f)))")
+    ndtr = unary("(({T})(0.5f) * ERFC({S}, {n}, {0} * ({T})(-0.70710678118654752440f)))")
     polygamma, zeta = special("polygamma", 2), special("zeta", 2)
     chebyshev_polynomial_t = special("CHEBYSHEV_T", 2)
     chebyshev_polynomial_u = special("CHEBYSHEV_U", 2)

@@ -25,7 +25,7 @@ _COSTS = {
     "lanes": 40,
     "called": 40,
 }
-_DEAR = ("EXP", "TANH", "NORMAL", "RANDOM", "log", "sin", "cos", "tan", "erf", "exp", " / ", "sqrt")
+_DEAR = ("EXP", "ERF", "SIN", "COS", "TAN", "NORMAL", "RANDOM", "log", "exp", " / ", "sqrt")
 
 
 class Plan:

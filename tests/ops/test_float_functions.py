@@ -1,0 +1,78 @@
+"""Functions of float32: their largest error over all exponents, and what is not finite or tiny."""
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.studies.numerics import FUNCTIONS, float_errors, floats
+from tests.as_gpu import run_as_gpu
+
+#: Those that are the same on all devices.
+OWN = "sin cos tan asin acos atan sinh cosh tanh erf erfc".split()
+#: Where results get infinite, nothing, or constant.
+BOUNDS = [88.72283, 88.72284, 89.41598, 89.41599, 3.9, 4.0, 9.01, 9.02, 10.0, 10.05, 10.06, 1.0]
+TINY = [0.0, 1e-45, 1.1754942e-38, 1.1754944e-38, 1e-30, 0.99999994, 1.0000001]
+HUGE = [65535.996, 65536.0, 1e6, 1e22, 3.4028235e38, float("inf"), float("nan")]
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    return floats(4099)
+
+
+@pytest.mark.parametrize("name", OWN + ["exp", "expm1", "log", "log1p", "sqrt"])
+def test_largest_error(name, numbers):
+    """At most one ulp more than CPU torch's. Its sinh and cosh are infinite too early."""
+    function, exact = FUNCTIONS[name]
+    with np.errstate(all="ignore"):
+        expected = exact(numbers.double().numpy())
+    errors = float_errors(function(numbers.to("ocl")).cpu(), expected)
+    host_errors = float_errors(function(numbers), expected)
+    bound = 1 + host_errors[np.isfinite(host_errors)].max()
+    worst = errors.argmax()
+    assert errors[worst] <= bound, f"{errors[worst]} ulps at {numbers[worst].item()}, not {bound}"
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_specials(name):
+    x = torch.tensor(BOUNDS + TINY + HUGE)
+    x = torch.cat([x, -x])
+    function, _ = FUNCTIONS[name]
+    actual, expected = function(x.to("ocl")).cpu(), function(x.double()).float()
+    special = (expected == 0) | expected.isinf() | (expected.abs() == 1)
+    special |= (x.abs() < 1e-37) & (expected == x)
+    bits, expected_bits = (t[special].view(torch.int32) for t in (actual, expected))
+    assert torch.equal(bits, expected_bits), x[special][bits != expected_bits]
+    assert torch.equal(actual.isnan(), expected.isnan())
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_wherever_they_lie(name, numbers):
+    """Vectors and single numbers give the same bits, whatever is beside them."""
+    function, _ = FUNCTIONS[name]
+    x = numbers[:100_003].to("ocl")
+    whole = function(x)
+    for first, last in ((1, None), (0, -1), (64, -77)):
+        part = function(x[first:last])
+        assert torch.equal(part.view(torch.int32), whole[first:last].view(torch.int32))
+    order = torch.randperm(x.numel(), generator=torch.Generator().manual_seed(0)).to("ocl")
+    mixed = function(x[order])
+    assert torch.equal(mixed.view(torch.int32), whole[order].view(torch.int32))
+
+
+def test_compiled(numbers):
+    """Generated kernels give the same bits as eager ones."""
+    functions = [FUNCTIONS[name][0] for name in OWN]
+
+    def apply_all(x):
+        return [function(x) for function in functions]
+
+    x = numbers[: 2**17].to("ocl")
+    for name, eager, compiled in zip(OWN, apply_all(x), torch.compile(apply_all)(x), strict=True):
+        assert torch.equal(eager.view(torch.int32), compiled.view(torch.int32)), name
+
+
+@pytest.mark.as_gpu
+def test_as_gpu():
+    """The forms for GPUs, in a process of their own."""
+    run_as_gpu(__file__)
