@@ -28,7 +28,7 @@ class RmsNorm:
     shift: float
 
 
-def find(node: torch.fx.Node) -> RmsNorm | None:
+def find_norm(node: torch.fx.Node) -> RmsNorm | None:
     """The norm whose result a node is, or None. It may be rounded on the way: a model that rounds
     what it multiplies by the weight is less accurate than one that doesn't."""
     dtype = node.meta["val"].dtype

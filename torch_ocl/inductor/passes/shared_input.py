@@ -17,7 +17,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torch_ocl import _C
 from torch_ocl.inductor import device as devices
-from torch_ocl.inductor.passes import norms
+from torch_ocl.inductor.passes.norms import RmsNorm, find_norm
 
 aten = torch.ops.aten
 _VIEWS = {
@@ -58,7 +58,7 @@ def run(graph: torch.fx.Graph) -> None:
     graph.eliminate_dead_code()
 
 
-def _norm(source: torch.fx.Node, products: list[torch.fx.Node]) -> norms.RmsNorm | None:
+def _norm(source: torch.fx.Node, products: list[torch.fx.Node]) -> RmsNorm | None:
     """The norm that a source is, if one launch has all products of it. One that elementwise ops
     follow is better off with them."""
     if devices.is_cpu_form(source.meta["val"].device.index or 0):
@@ -67,7 +67,7 @@ def _norm(source: torch.fx.Node, products: list[torch.fx.Node]) -> norms.RmsNorm
         return None
     if len(products) == 1 and _has_an_epilogue(products[0]):
         return None
-    return norms.find(source)
+    return find_norm(source)
 
 
 def _users(node: torch.fx.Node) -> set[torch.fx.Node]:
@@ -82,7 +82,7 @@ def _join_in_order(
     graph: torch.fx.Graph,
     group: list[torch.fx.Node],
     order: dict[torch.fx.Node, int],
-    norm: norms.RmsNorm | None = None,
+    norm: RmsNorm | None = None,
 ) -> None:
     """Joins products, if all of their operands are there before the first."""
     weights = [node.args[-1].args[0] for node in group]  # type: ignore[union-attr]
@@ -138,7 +138,7 @@ def _join(
     graph: torch.fx.Graph,
     group: list[torch.fx.Node],
     weights: list[Any],
-    norm: norms.RmsNorm | None,
+    norm: RmsNorm | None,
 ) -> None:
     """The products as parts of one. Those with a bias are rounded after it, as they were."""
     first = group[0]
