@@ -34,7 +34,9 @@ bool Work::wait(std::chrono::milliseconds timeout) {
 
 void Work::synchronize() {
   asked_for_.store(true, std::memory_order_relaxed);
-  future_->waitAndThrow();
+  settled_.wait(false);
+  if (error_) std::rethrow_exception(error_);
+  future_->wait();
 }
 
 void Work::abort() {
@@ -47,23 +49,32 @@ void Work::posted(WorkPtr inner) {
   cv_.notify_all();
 }
 
-// finish() comes first: who is called back by the future finds the work completed. The future
-// records events then, which may fail.
+// finish() comes first: who is called back by the future finds the work completed. The future then
+// records events, which may fail. Upstream's is marked as completed by then, takes no error any
+// more, and wakes nobody: so wait() looks at what is settled here.
 void Work::complete() {
   if (ended_.exchange(true)) return;
   finish();
   try {
     future_->markCompleted(c10::IValue(results_));
+    settle(nullptr);
   } catch (...) {
+    settle(std::current_exception());
     finish(std::current_exception());
-    future_->setErrorIfNeeded(std::current_exception());
   }
+}
+
+void Work::settle(std::exception_ptr error) {
+  error_ = std::move(error);
+  settled_.store(true);
+  settled_.notify_all();
 }
 
 void Work::fail(std::exception_ptr error) {
   if (ended_.exchange(true)) return;
   finish(error);
   future_->setErrorIfNeeded(error);
+  settle(error);
 }
 
 bool PointToPoint::wait(std::chrono::milliseconds timeout) {

@@ -44,11 +44,14 @@ class Work : public c10d::Work {
 
  private:
   WorkPtr inner() const;
+  /// The future has its results, or the work its error.
+  void settle(std::exception_ptr error);
 
   Tensors results_;
   uint64_t number_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
-  std::atomic<bool> ended_{false}, asked_for_{false};
+  std::atomic<bool> ended_{false}, asked_for_{false}, settled_{false};
+  std::exception_ptr error_;  // once it is settled
 };
 
 /// A send or a receive. Those of gloo end in wait() and nowhere else, so this one's does, too: a

@@ -14,6 +14,10 @@ SHARE = 10
 SEED = os.environ.get("TORCH_OCL_FAULTS_SEED") or datetime.date.today().isoformat()
 
 
+def texts(faults):
+    return "\n".join(f"{defect}\n{defect.text}" for defect in faults.report.defects)
+
+
 @pytest.mark.parametrize("name", scenarios.ALL)
 def test_a_tenth_of_the_faults(name):
     faults = runner.Runner(SHARE, SEED)
@@ -40,7 +44,7 @@ ONCE_DEFECTS = {
 def test_what_once_was_a_defect(name):
     faults = runner.Runner()
     faults.run(name, [inject.Fault(*plan.split(":")) for plan in ONCE_DEFECTS[name]])
-    assert not faults.report.defects, "\n".join(map(str, faults.report.defects))
+    assert not faults.report.defects, texts(faults)
 
 
 @pytest.mark.parametrize(
