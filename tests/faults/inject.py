@@ -185,6 +185,7 @@ def names(error, fault):
         return " failed: CL_" in text
     if fault.how in NONSENSE:  # the driver may notice, or this package
         words = (" failed: CL_", fault.call, "no usable device", "CL_DEVICE_", "kernel '")
+        words += ("the arguments of ",)  # of a kernel that is captured
         return any(word in text for word in words)
     return fault.call in text
 

@@ -18,6 +18,7 @@ def texts(faults):
     return "\n".join(f"{defect}\n{defect.text}" for defect in faults.report.defects)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", scenarios.ALL)
 def test_a_tenth_of_the_faults(name):
     faults = runner.Runner(SHARE, SEED)
