@@ -1,11 +1,8 @@
 """Passes over graphs before they are lowered: results as eager's, in fewer launches."""
 
-import functools
-
 import pytest
 import torch
 import torch.nn.functional as F
-import transformers
 from torch import nn
 
 import torch_ocl.inductor.passes  # noqa: F401
@@ -330,36 +327,6 @@ def test_small_kernels_of_sizes_that_change():
 
     for length in (4, 9, 17):
         check(function, torch.randn(length, 3), torch.randn(length), dynamic=True)
-
-
-@torch.no_grad()
-def test_launches_of_a_decoders_layer():
-    """A token of transformers' Llama, over a static cache: 9 launches for each layer."""
-    counts = []
-    for layers in (1, 2):
-        torch._dynamo.reset()
-        torch.manual_seed(0)
-        sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": layers}
-        config = transformers.LlamaConfig(
-            **sizes,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            vocab_size=128,
-            max_position_embeddings=64,
-        )
-        model = transformers.LlamaForCausalLM(config).eval()
-        ids = torch.randint(0, 128, (1, 6))
-        expected = model(ids).logits[:, -1]
-        model = model.to("ocl")
-        cache = transformers.StaticCache(config=config, max_cache_len=32)
-        model(ids[:, :4].to("ocl"), past_key_values=cache, use_cache=True)
-        first, second = ids[:, 4:5].to("ocl"), ids[:, 5:].to("ocl")
-        step = functools.partial(torch.compile(model), past_key_values=cache, use_cache=True)
-        step(first)
-        last, count = launches(functools.partial(step, second))
-        torch.testing.assert_close(last.logits[:, -1].cpu(), expected, rtol=1e-3, atol=1e-3)
-        counts.append(count)
-    assert counts[1] - counts[0] <= 9
 
 
 def test_as_gpu():

@@ -218,6 +218,7 @@ def test_gradients_keep_the_norm():
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
 
 
+#: More of a configuration, and the most launches on GPUs. On CPUs the norms are two more.
 MODELS = {
     "Llama": ({}, 7),
     "Qwen2": ({}, 8),
@@ -226,8 +227,9 @@ MODELS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", ["Llama", *(pytest.param(n, marks=pytest.mark.slow) for n in MODELS if n != "Llama")]
+)
 @torch.no_grad()
 def test_launches_of_a_decoders_layer(name):
     """A token of transformers' models, over a static cache."""
@@ -258,8 +260,8 @@ def test_launches_of_a_decoders_layer(name):
         last, count = launches(functools.partial(step, second))
         torch.testing.assert_close(last.logits[:, -1].cpu(), expected, rtol=1e-3, atol=1e-3)
         counts.append(count)
-    if takes_gpu_kernels():
-        assert counts[1] - counts[0] <= most
+    if takes_gpu_kernels() or name == "Llama":
+        assert counts[1] - counts[0] <= most + (0 if takes_gpu_kernels() else 2)
 
 
 def test_as_gpu():

@@ -19,8 +19,7 @@ from torch.utils import _pytree
 
 from tests.coverage import scope
 from tests.coverage.runner import Runner
-from tests.coverage.traffic import calls, work
-from torch_ocl import _C
+from tests.coverage.traffic import calls, commands_of, work
 
 #: Runs whose results are compared.
 RUNS = 3
@@ -66,13 +65,7 @@ def bits(results):
 def kernels(call):
     """The names of the kernels that a call launches, in order."""
     torch.manual_seed(0)
-    torch.ocl.synchronize()
-    profile = _C.Profile()
-    try:
-        call()
-    finally:
-        commands, _ = profile.stop()  # waits
-    return [name for name, is_kernel, *_ in commands if is_kernel]
+    return [name for name, is_kernel, *_ in commands_of(call) if is_kernel]
 
 
 def run(call):

@@ -66,6 +66,17 @@ class Traffic:
         )
 
 
+def commands_of(call):
+    """The commands that a call gives the device, as a profile has them."""
+    torch.ocl.synchronize()
+    profile = _C.Profile()
+    try:
+        call()
+    finally:
+        commands, _ = profile.stop()  # waits
+    return commands
+
+
 def measured(call) -> Traffic:
     """Traffic of the second call: what is computed once, such as tables, is there by then."""
     torch.manual_seed(0)
@@ -73,14 +84,8 @@ def measured(call) -> Traffic:
     torch.manual_seed(0)
     torch.ocl.reset_host_staged_counts()
     torch.ocl.reset_fallback_counts()
-    torch.ocl.synchronize()
-    profile = _C.Profile()
-    try:
-        call()
-    finally:
-        commands, _ = profile.stop()  # waits
     sizes = {"Memcpy DtoH": [0], "Memcpy HtoD": [0]}
-    for name, is_kernel, *_, size, _op in commands:
+    for name, is_kernel, *_, size, _op in commands_of(call):
         if not is_kernel and name in sizes:
             sizes[name].append(size)
     counted = frozenset({**torch.ocl.host_staged_counts(), **torch.ocl.fallback_counts()})
