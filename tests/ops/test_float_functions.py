@@ -76,3 +76,11 @@ def test_compiled(numbers):
 def test_as_gpu():
     """The forms for GPUs, in a process of their own."""
     run_as_gpu(__file__)
+
+
+def test_the_gradient_of_tanh_where_it_is_small():
+    """1 - b^2 keeps its digits near 1."""
+    b = 1 - torch.logspace(-7, -1, 2001, dtype=torch.float64).float()
+    found = torch.ops.aten.tanh_backward(torch.ones_like(b).to("ocl"), b.to("ocl")).cpu().double()
+    expected = 1 - b.double().square()
+    assert ((found - expected).abs() <= 2**-24 * expected).all()
