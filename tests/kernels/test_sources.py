@@ -54,6 +54,30 @@ def test_balanced_conditionals(path):
     assert depth == 0
 
 
+def included(path):
+    """`path` and all that it includes."""
+    found = [path]
+    for file in found:
+        names = re.findall(r'^\s*#\s*include\s+"(.*)"', file.read_text(), re.MULTILINE)
+        found += [KERNELS / name for name in names if KERNELS / name not in found]
+    return found
+
+
+def macros(path, directive):
+    return set(re.findall(rf"^\s*#\s*{directive}\s+(\w+)", path.read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if p.suffix == ".cl"], ids=name)
+def test_functions_leave_options_alone(path):
+    """A function's macro with the name of a program's option would replace it."""
+    files = included(path)
+    functions = [file for file in files if file.parent.name == "math"]
+    others = [file for file in files if file not in functions]
+    options = set().union(*(macros(file, "ifndef") for file in others))
+    for file in functions:
+        assert not (macros(file, "define") - macros(file, "ifndef")) & options
+
+
 @pytest.mark.parametrize("path", sorted(KERNELS.rglob("*arguments.clh")), ids=name)
 def test_arguments_need_no_float64(path):
     """A field of type double does not compile on devices without it."""
