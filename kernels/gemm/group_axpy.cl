@@ -40,11 +40,17 @@ kernel __attribute__((reqd_work_group_size(ROW_ITEMS * DEPTH, 1, 1))) void gemm_
 #pragma unroll
     for (uint i = 0; i < IN_FLIGHT; i++) {
       column[i] = CONJUGATE(column[i], p.flags & kConjugateA);
+    }
+    // Sums of sums: of a long k one after the other would lose digits.
 #pragma unroll
-      for (uint q = 0; q < NQ; q++) {
+    for (uint q = 0; q < NQ; q++) {
+      V some = (V)(0);
+#pragma unroll
+      for (uint i = 0; i < IN_FLIGHT; i++) {
         const T scale = B_AT((ulong)(kk + i * DEPTH), (ulong)min(q, p.n - 1));
-        sum[q] = MAD(column[i], (V)(scale), sum[q]);
+        some = MAD(column[i], (V)(scale), some);
       }
+      sum[q] += some;
     }
   }
   for (; kk < end; kk += DEPTH) {

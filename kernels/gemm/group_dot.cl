@@ -1,6 +1,8 @@
 // Few columns, on devices where neighbouring work-items should read neighbouring elements: a
-// work-group per row. Compile parameters besides skinny.clh's: LOCAL (its size, a power of 2). With
-// WIDTH above 1 both operands are contiguous along k and aligned to that many elements.
+// work-group has ROWS rows, so that what it reads of the columns serves them all. Compile
+// parameters besides skinny.clh's: LOCAL (the group's size, a power of 2), IN_FLIGHT (steps of
+// WIDTH elements that are under way for each row). With WIDTH above 1 both operands are contiguous
+// along k and aligned to that many elements.
 #include "gemm/skinny.clh"
 
 #ifndef LOCAL
@@ -23,8 +25,9 @@
 #define NORM_FACTOR(width, kk) (TYPEV(C, width))(1)
 #define NORMALISE(w, squares, factor)
 #endif
-// Loads of a under way per work-item.
-#define IN_FLIGHT (NQ > 2 ? 2 : 4)
+#ifndef IN_FLIGHT
+#define IN_FLIGHT 2
+#endif
 
 /// Element kk of the row that begins there.
 #define A_IN(row_, kk) CONJUGATE(LOAD_AS(C, IN0, row_, (kk) * p.a.column), p.flags& kConjugateA)
@@ -38,83 +41,92 @@
 #define B_VECTOR(kk, column) B_AT(kk, column)
 #endif
 
-/// Any strides but for WIDTH. Global size: LOCAL * m, splits, batch.
+#define FOR_ROWS(r) _Pragma("unroll") for (uint r = 0; r < ROWS; r++)
+#define FOR_COLUMNS(q) _Pragma("unroll") for (uint q = 0; q < NQ; q++)
+// A column's sums of a group: of its rows, and of its squares. Work-items add them up in two steps:
+// SUM_ITEMS of them have a part of one sum each.
+#define SUMS (ROWS + IS_NORMED)
+#define SUM_ITEMS (LOCAL / 8)
+
+/// Elements kk... of all rows and columns: their products are added, and squares.
+#define ADD_PRODUCTS(u, kk)                                \
+  do {                                                     \
+    const V factor = NORM_FACTOR(WIDTH, kk);               \
+    FOR_COLUMNS(q) {                                       \
+      V w = B_VECTOR(kk, (ulong)min(q, p.n - 1));          \
+      NORMALISE(w, squares[q], factor);                    \
+      FOR_ROWS(r) total[r][q] = MAD(u[r], w, total[r][q]); \
+    }                                                      \
+  } while (0)
+
+static inline T sum_of_parts(local const T* of_sum) {
+  T sum = of_sum[0];
+  for (uint i = 1; i < SUM_ITEMS; i++) sum += of_sum[i];
+  return sum;
+}
+
+/// Any strides but for WIDTH. Global size: LOCAL * ceil(m / ROWS), splits, batch.
 kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void gemm_group_dot(
     OPERANDS PIECE_PARAMETERS) {
-  local T parts[LOCAL];
+  local T parts[SUMS * LOCAL], part_sums[SUMS * SUM_ITEMS];
 #if IS_NORMED
-  local T square_parts[LOCAL];
   // The sums of the columns' squares: each row needs them all, and reads the columns anyway.
   V squares[NQ];
-#pragma unroll
-  for (uint q = 0; q < NQ; q++) squares[q] = (V)(0);
+  FOR_COLUMNS(q) squares[q] = (V)(0);
 #endif
-  const ulong row = get_group_id(0), split = get_global_id(1), z = get_global_id(2);
+  const ulong row = get_group_id(0) * ROWS, split = get_global_id(1), z = get_global_id(2);
   const uint item = get_local_id(0);
   const ulong start = split * p.split_k, end = min(start + p.split_k, (ulong)p.k);
   ADVANCE_OPERANDS(z);
-  global const char* x = ROW_OF_A(row);
-  V total[NQ];
-#pragma unroll
-  for (uint q = 0; q < NQ; q++) total[q] = (V)(0);
+  // The last group may have fewer rows, and reads one of them several times.
+  global const char* x[ROWS];
+  FOR_ROWS(r) x[r] = ROW_OF_A(min(row + r, (ulong)p.m - 1));
+  V total[ROWS][NQ];
+  FOR_ROWS(r) FOR_COLUMNS(q) total[r][q] = (V)(0);
   const ulong step = LOCAL * WIDTH;
   ulong kk = start + item * WIDTH;
   for (; kk + (IN_FLIGHT - 1) * step + WIDTH <= end; kk += IN_FLIGHT * step) {
-    V u[IN_FLIGHT];
+    V ahead[IN_FLIGHT][ROWS];
 #pragma unroll
-    for (uint i = 0; i < IN_FLIGHT; i++) u[i] = A_VECTOR(x, kk + i * step);
+    for (uint i = 0; i < IN_FLIGHT; i++) FOR_ROWS(r) ahead[i][r] = A_VECTOR(x[r], kk + i * step);
 #pragma unroll
-    for (uint i = 0; i < IN_FLIGHT; i++) {
-      const V factor = NORM_FACTOR(WIDTH, kk + i * step);
-#pragma unroll
-      for (uint q = 0; q < NQ; q++) {
-        V w = B_VECTOR(kk + i * step, (ulong)min(q, p.n - 1));
-        NORMALISE(w, squares[q], factor);
-        total[q] = MAD(u[i], w, total[q]);
-      }
-    }
+    for (uint i = 0; i < IN_FLIGHT; i++) ADD_PRODUCTS(ahead[i], kk + i * step);
   }
   for (; kk + WIDTH <= end; kk += step) {
-    const V u = A_VECTOR(x, kk), factor = NORM_FACTOR(WIDTH, kk);
-#pragma unroll
-    for (uint q = 0; q < NQ; q++) {
-      V w = B_VECTOR(kk, (ulong)min(q, p.n - 1));
-      NORMALISE(w, squares[q], factor);
-      total[q] = MAD(u, w, total[q]);
-    }
+    V u[ROWS];
+    FOR_ROWS(r) u[r] = A_VECTOR(x[r], kk);
+    ADD_PRODUCTS(u, kk);
   }
-  // At most one work-item is at the elements past the last vector.
-#pragma unroll
-  for (uint q = 0; q < NQ; q++) {
-    T sum = HSUM(WIDTH, total[q]);
+  FOR_COLUMNS(q) {
+    T sum[ROWS];
+    FOR_ROWS(r) sum[r] = HSUM(WIDTH, total[r][q]);
 #if IS_NORMED
     T square = HSUM(WIDTH, squares[q]);
 #endif
+    // At most one work-item is at the elements past the last vector.
     for (ulong rest = kk; rest < min(kk + WIDTH, end); rest++) {
-      const T u = A_IN(x, rest);
       T w = B_AT(rest, (ulong)min(q, p.n - 1));
       NORMALISE(w, square, NORM_FACTOR(1, rest));
-      sum = MAD(u, w, sum);
+      FOR_ROWS(r) sum[r] = MAD(A_IN(x[r], rest), w, sum[r]);
     }
-    parts[item] = sum;
+    FOR_ROWS(r) parts[r * LOCAL + item] = sum[r];
 #if IS_NORMED
-    square_parts[item] = square;
+    parts[ROWS * LOCAL + item] = square;
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint half_size = LOCAL / 2; half_size > 0; half_size /= 2) {
-      if (item < half_size) {
-        parts[item] += parts[item + half_size];
-#if IS_NORMED
-        square_parts[item] += square_parts[item + half_size];
-#endif
-      }
-      barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = item; i < SUMS * SUM_ITEMS; i += LOCAL) {
+      local const T* of_sum = parts + i / SUM_ITEMS * LOCAL + i % SUM_ITEMS;
+      T part = of_sum[0];
+      for (uint j = SUM_ITEMS; j < LOCAL; j += SUM_ITEMS) part += of_sum[j];
+      part_sums[i] = part;
     }
-    T whole = parts[0];
-#if IS_NORMED
-    whole *= rsqrt(square_parts[0] / (T)p.k + (T)norm.epsilon);
-#endif
-    if (item == 0 && q < p.n) EPILOGUE_OR_SPLIT(z, split, row, (ulong)q, whole);
     barrier(CLK_LOCAL_MEM_FENCE);
+    if (item < ROWS && q < p.n && row + item < p.m) {
+      T whole = sum_of_parts(part_sums + item * SUM_ITEMS);
+#if IS_NORMED
+      whole *= rsqrt(sum_of_parts(part_sums + ROWS * SUM_ITEMS) / (T)p.k + (T)norm.epsilon);
+#endif
+      EPILOGUE_OR_SPLIT(z, split, row + item, (ulong)q, whole);
+    }
   }
 }

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.as_gpu import run_as_gpu
 from tests.ops import products as t
 
 # Vectors, tiles of several and what is left of them, over k in one block and in more.
@@ -31,3 +32,23 @@ def test_long_sums(few, n, k):
         return (product.cpu() - exact).square().mean().sqrt()
 
     assert error(a.to("ocl") @ b.to("ocl")) < 1.5 * error(a @ b)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float16], ids=str)
+@pytest.mark.parametrize("few", [1, 2, 3, 8])
+def test_rows_that_do_not_fill_a_group(few, dtype):
+    """The large matrix is read along its rows, of which a GPU's work-group has several."""
+    for m in (1, 7, 81, 300):
+        for k in (3, 64, 1030):
+            x, weight = t.make(few, k, dtype=dtype), t.make(m, k, dtype=dtype)
+            t.check(lambda x, weight: x @ weight.t(), x, weight)
+            t.check(lambda x, weight: x[:, 1:] @ weight[:, 1:].t(), x, weight)
+            t.check(lambda x, weight: weight[1:] @ x.t(), x, weight)
+        x, weight = t.make(3, few, 72, dtype=dtype), t.make(3, m, 72, dtype=dtype)
+        t.check(lambda x, weight: x @ weight.mT, x, weight)
+
+
+@pytest.mark.as_gpu
+def test_as_a_gpu():
+    """Everything above with the kernels that GPUs get."""
+    run_as_gpu(__file__)

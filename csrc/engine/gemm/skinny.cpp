@@ -149,31 +149,49 @@ bool pieces_take_vectors(const Plan& plan, int width) {
          (norm == nullptr || aligned(norm->weight, c10::elementSize(norm->dtype)));
 }
 
+/// Rows of a group of group_dot: their sums and loads take two thirds of the registers at most, and
+/// each unit has work for some groups.
+size_t rows_of_group(const Plan& plan, int columns, int width) {
+  constexpr int kMostRows = 8, kGroupsOfUnit = 5;
+  const Arguments& p = plan.problem;
+  const int registers = device_row(plan.device).hardware.item_registers;
+  const int most = std::min(kMostRows, registers / (3 * width)) / columns;
+  size_t rows = std::bit_floor(static_cast<size_t>(std::max(1, most)));
+  const uint64_t groups = kGroupsOfUnit * uint64_t{plan.device.properties().compute_units};
+  while (rows > 1 && ceil_div(p.m, rows) * p.batch < groups) rows /= 2;
+  return rows;
+}
+
 void run_group_dot(Plan& plan, std::span<const Define> common) {
   static const KernelFamily family{"gemm/group_dot.cl", "gemm_group_dot"};
   Arguments& p = plan.problem;
-  const size_t local = plan.parameters.skinny.local;
-  const int most = plan.parameters.skinny.width;
+  // Vectors of the half types have the bytes of single precision's.
+  const int scale = plan.complex ? 1 : std::max(1, static_cast<int>(4 / plan.a_size));
+  const int most = std::min(8, plan.parameters.skinny.width * scale);
   const bool vectors =
       most > 1 && p.a.column == 1 && p.b.row == 1 &&
       takes_vectors(plan.a, plan.a_size, most, p.m, p.a.row, p.k, 1, p.a.batch, false) &&
       takes_vectors(plan.b, plan.b_size, most, p.n, p.b.column, p.k, 1, p.b.batch, false);
   const int width = vectors && pieces_take_vectors(plan, most) ? most : 1;
   const NormOfA* norm = norm_of(plan);
-  const std::array<Define, 6> defines{{{"WIDTH", width},
+  const size_t rows = rows_of_group(plan, rounded_columns(p.n), width);
+  const size_t groups = ceil_div(p.m, rows), in_flight = std::max<size_t>(1, 4 / rows);
+  const size_t usual = plan.parameters.skinny.local, local = rows > 4 ? usual / 2 : usual;
+  const std::array<Define, 7> defines{{{"WIDTH", width},
                                        common[1],
-                                       common[2],
+                                       {"ROWS", rows},
                                        {"LOCAL", local},
+                                       {"IN_FLIGHT", in_flight},
                                        common[4],
                                        {"NORM", tag(norm != nullptr ? norm->dtype : c10::kFloat)}}};
   // A norm needs all of k.
   if (norm == nullptr) {
-    split_k(p, int64_t{p.m} * p.batch, groups_of_units(plan.device), 4096,
+    split_k(p, static_cast<int64_t>(groups * p.batch), groups_of_units(plan.device), 4096,
             local * static_cast<size_t>(width));
   }
   const Workspace sums(split_bytes(plan));
-  launch_gemm(get_kernel(family, plan, std::span(defines).first(norm != nullptr ? 6 : 5)), plan,
-              NDRange::volume({p.m * local, p.splits, p.batch}, {local, 1, 1}), sums.data());
+  launch_gemm(get_kernel(family, plan, std::span(defines).first(norm != nullptr ? 7 : 6)), plan,
+              NDRange::volume({groups * local, p.splits, p.batch}, {local, 1, 1}), sums.data());
   finish_split(plan, sums.data());
 }
 
