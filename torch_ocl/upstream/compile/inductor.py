@@ -30,6 +30,7 @@ from torch_ocl.upstream.compile import (
     specialized_floats,
     templates,
     windows,
+    written_inputs,
     written_views,
 )
 from torch_ocl.upstream.compile.replacement import replace
@@ -60,6 +61,7 @@ def install() -> None:
     side_by_side.install()
     specialized_floats.install()
     windows.install()
+    written_inputs.install()
     written_views.install()
     refused_kernels.install()
 
