@@ -45,6 +45,8 @@ constexpr int kMostWorkers = 32;
 // Until the first build and the first start have been timed. Drivers take 0.1 to 3 s for a program,
 // and 0.3 to 1 s for a context.
 constexpr double kBuildSeconds = 0.2, kStartSeconds = 0.5;
+// A process that has found none of its programs on disk will miss so many: a small network's.
+constexpr int kProgramsOfAColdStart = 24;
 // A build that takes longer, and twenty times the mean, hangs.
 constexpr double kLongestSeconds = 120;
 constexpr int kLookMilliseconds = 500;
@@ -189,6 +191,7 @@ struct BuildWorkers::Impl {
   std::mutex of_callbacks;  // held while the thread calls back, and from exit() on
 
   bool gains_by_another() const;
+  void wake_thread(const Device& of);
   void start_some();
   void hand_out();
   void send(Worker& worker);
@@ -196,6 +199,7 @@ struct BuildWorkers::Impl {
   bool receive(Worker& worker, Answers& over);
   void lose(Worker& worker, Answers& over);
   double mean_seconds() const;
+  double programs_to_come() const;
   bool is_gone(const Worker& worker) const;
   [[noreturn]] void serve();
 };
@@ -206,13 +210,21 @@ double BuildWorkers::Impl::mean_seconds() const {
   return built < 1 ? kBuildSeconds : static_cast<double>(stats.build_ns.load()) * 1e-9 / built;
 }
 
-/// Whether what waits takes the processes that build longer than a further one takes to start.
-bool BuildWorkers::Impl::gains_by_another() const {
+/// Those that wait and have no worker yet, and those that a cold start will ask for.
+double BuildWorkers::Impl::programs_to_come() const {
+  const ProgramStats& stats = program_stats();
   const auto starting = std::ranges::count_if(workers, [](const auto& w) { return !w->is_ready; });
   const auto waiting = static_cast<double>(std::ssize(queue) - starting);
+  if (stats.loaded.load() > 0) return waiting;
+  const auto built = static_cast<double>(stats.built.load());
+  return std::max(waiting, kProgramsOfAColdStart - built);
+}
+
+/// Whether programs to come take the processes that build longer than a further one takes to start.
+bool BuildWorkers::Impl::gains_by_another() const {
   const auto builders = static_cast<double>(workers.size() + 1);
   return !failed && std::ssize(workers) < allowed &&
-         waiting * mean_seconds() > start_seconds * builders;
+         programs_to_come() * mean_seconds() > start_seconds * builders;
 }
 
 void BuildWorkers::Impl::start_some() {
@@ -352,22 +364,32 @@ bool BuildWorkers::usable(const Device& device) const {
   return !command().empty() && !impl_->failed && impl_->wake >= 0 && allowed_on(device) > 0;
 }
 
-void BuildWorkers::add(std::shared_ptr<BuildJob> job, const Device& device) {
-  const std::lock_guard lock(impl_->mutex);
-  impl_->allowed = allowed_on(device);
-  impl_->device = device.index();
-  impl_->queue.push_back(std::move(job));
-  ++impl_->outstanding;
-  if (!impl_->has_thread && !impl_->failed) {
+/// Has the thread look at what there is to do. The caller holds `mutex`.
+void BuildWorkers::Impl::wake_thread(const Device& of) {
+  allowed = allowed_on(of);
+  device = of.index();
+  if (!has_thread && !failed) {
     try {
-      std::thread([impl = impl_] { impl->serve(); }).detach();
-      impl_->has_thread = true;
+      std::thread([this] { serve(); }).detach();
+      has_thread = true;
     } catch (const std::exception&) {  // no more threads: who waits takes the job back
-      impl_->failed = true;
+      failed = true;
     }
   }
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t size = write(impl_->wake, &one, sizeof one);
+  [[maybe_unused]] const ssize_t size = write(wake, &one, sizeof one);
+}
+
+void BuildWorkers::add(std::shared_ptr<BuildJob> job, const Device& device) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->queue.push_back(std::move(job));
+  ++impl_->outstanding;
+  impl_->wake_thread(device);
+}
+
+void BuildWorkers::start_ahead(const Device& device) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->wake_thread(device);
 }
 
 bool BuildWorkers::take_back(const BuildJob* job) {

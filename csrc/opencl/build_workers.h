@@ -53,6 +53,8 @@ class BuildWorkers {
   /// none has failed to start.
   bool usable(const Device& device) const;
   void add(std::shared_ptr<BuildJob> job, const Device& device);
+  /// Starts those that a cold start gains by: a worker's context takes longer than a program.
+  void start_ahead(const Device& device);
   /// False if a worker has begun with it. Otherwise it is the caller's to build.
   bool take_back(const BuildJob* job);
   /// The calling thread builds the job that workers would begin with last; false if all are begun.

@@ -340,11 +340,12 @@ Device::Device(int index, cl_platform_id platform, cl_device_id id, DeviceProper
   configure_compiler(properties_);
   const cl_context_properties request[] = {CL_CONTEXT_PLATFORM,
                                            reinterpret_cast<cl_context_properties>(platform_), 0};
+  programs_ = std::make_unique<ProgramCache>(*this);
+  programs_->prepare();
   cl_int code = CL_SUCCESS;
   context_ = api().clCreateContext(request, 1, &id_, nullptr, nullptr, &code);
   check(code, "clCreateContext", this);
   try {
-    programs_ = std::make_unique<ProgramCache>(*this);
     asserts_ = std::make_unique<AssertBuffer>(*this);
   } catch (...) {
     programs_.reset();

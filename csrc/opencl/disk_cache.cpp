@@ -160,6 +160,18 @@ std::optional<std::string> DiskCache::load(const std::string& key) const {
   return std::string(*payload);
 }
 
+bool DiskCache::empty() const {
+  const int folder = enabled() ? folder_.open() : -1;
+  if (folder < 0) return true;
+  const int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(own < 0 ? nullptr : fdopendir(own), &closedir);
+  if (!listing) return true;
+  while (const dirent* entry = readdir(listing.get())) {
+    if (std::string_view(entry->d_name).ends_with(".bin")) return false;
+  }
+  return true;
+}
+
 bool DiskCache::store(const std::string& key, std::string_view payload) const {
   if (!enabled()) return false;
   std::string content = key;

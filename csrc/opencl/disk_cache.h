@@ -32,6 +32,8 @@ class DiskCache {
   DiskCache();
   /// False with TORCH_OCL_CACHE=0 or where there is no folder to trust.
   bool enabled() const { return !folder_.path().empty(); }
+  /// Whether no program is stored, as before a machine's first use of a device.
+  bool empty() const;
   /// The content that was stored under this key; nothing if there is no intact file for it.
   std::optional<std::string> load(const std::string& key) const;
   /// Stores by atomic rename; false if that failed, of which the first time warns. The first call

@@ -256,6 +256,13 @@ void Program::set(cl_program program) {
 
 ProgramCache::ProgramCache(Device& device) : impl_(std::make_unique<Impl>(*this, device)) {}
 
+void ProgramCache::prepare() {
+  const bool waits_long = impl_->device.properties().device_class != DeviceClass::cpu;
+  if (waits_long && impl_->builds_elsewhere() && impl_->disk.empty()) {
+    BuildWorkers::instance().start_ahead(impl_->device);
+  }
+}
+
 ProgramCache::~ProgramCache() {
   if (process_was_forked()) return;
   for (const auto& [key, entry] : impl_->entries) {

@@ -57,6 +57,9 @@ class ProgramCache {
   explicit ProgramCache(Device& device);
   ~ProgramCache();
 
+  /// Called before the device's context is made, which takes a GPU's driver a second: where nothing
+  /// is on disk yet, build workers make theirs meanwhile.
+  void prepare();
   /// The program of kernels/<path> built with `options` (only -D definitions). The cache adds
   /// -cl-std and, each defined to 1 and only where true: OCL_DEVICE_CPU, OCL_DEVICE_GPU (neither on
   /// an accelerator), OCL_HAS_FP64, OCL_HAS_FP16, OCL_HAS_INT64_ATOMICS, OCL_HAS_SUBGROUPS,

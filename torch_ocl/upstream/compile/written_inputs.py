@@ -17,8 +17,8 @@ def install() -> None:
     """Applies the change, once.
 
     should_reinplace_scatter() in torch/_inductor/fx_passes/reinplace.py finds a copy into an input
-    behind a single write. Of several in a row, such as a token's for each layer of a cache, each
-    makes a copy of the whole input."""
+    behind a single write. Where there are several, such as a token's for each layer of a cache,
+    each makes a copy of the whole input."""
     from torch._inductor.fx_passes import reinplace
 
     scatter = reinplace._generalized_scatter
