@@ -50,6 +50,7 @@ bool DeferredCommands::add(Command command) {
     if (!needs_wait(command)) return false;
     queue_.set_defers(true);
   }
+  if (const auto* write = std::get_if<DeferredWrite>(&command)) held_ += write->bytes.size();
   commands_.push_back(std::move(command));
   if (commands_.size() < kMostCommands) {
     enqueue_ready();
@@ -91,6 +92,7 @@ void DeferredCommands::enqueue(const Command& command) {
     } else if (const auto* fill = std::get_if<DeferredFill>(&command)) {
       queue_.fill(fill->to, fill->pattern.data(), fill->pattern.size(), fill->bytes);
     } else if (const auto* write = std::get_if<DeferredWrite>(&command)) {
+      held_ -= write->bytes.size();
       queue_.write(write->to.mem, write->to.offset, write->bytes.data(), write->bytes.size(), true);
     }
   } catch (...) {

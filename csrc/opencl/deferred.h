@@ -71,6 +71,8 @@ class DeferredCommands {
 
   /// Whether the calling thread enqueues what waited, on any queue.
   static bool enqueues();
+  /// Bytes of the host's that the list holds.
+  size_t held() const { return held_.load(std::memory_order_relaxed); }
   /// Says which line of the user's program the calling thread is at; empty where that is unknown.
   static void set_origin(std::function<std::string()> origin);
 
@@ -82,6 +84,7 @@ class DeferredCommands {
   Queue& queue_;
   std::mutex mutex_;  // of what follows; held while commands are enqueued
   std::deque<Command> commands_;
+  std::atomic<size_t> held_{0};
 };
 
 }  // namespace ocl

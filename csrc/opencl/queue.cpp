@@ -210,7 +210,8 @@ void Queue::flush() {
 bool Queue::defer(DeferredKernel&& launch) { return deferred_->add(std::move(launch)); }
 
 bool Queue::defer_write(void* address, const void* source, size_t bytes) {
-  if (!defers() || capture() != nullptr) return false;
+  constexpr size_t kMostHeld = size_t{256} << 20;
+  if (!defers() || capture() != nullptr || deferred_->held() + bytes > kMostHeld) return false;
   const auto* begin = static_cast<const char*>(source);
   return deferred_->add(DeferredWrite{device_.addresses().find(address), {begin, begin + bytes}});
 }

@@ -108,6 +108,10 @@ void copy_from_host(const at::Tensor& destination, const at::Tensor& source, boo
   Queue& queue = current_queue(destination.device().index());
   // Only pinned memory may be read after the call returns: the host allocator keeps it until then.
   const bool asynchronous = non_blocking && is_pinned(dense.const_data_ptr());
+  if (!asynchronous && defer_host_copy(queue, destination.mutable_data_ptr(),
+                                       dense.const_data_ptr(), dense.nbytes())) {
+    return;
+  }
   if (!is_pinned(dense.const_data_ptr()) && takes_staged_copy(target, dense.nbytes())) {
     staged_write(queue, destination.mutable_data_ptr(), dense.const_data_ptr(), dense.nbytes());
     return;

@@ -32,6 +32,7 @@ struct DeviceStreams {
   std::array<std::atomic<Queue*>, kMostStreams> queues{};
   std::atomic<c10::StreamId> end{kStreams};     // of the ids in use
   std::array<std::atomic<uint32_t>, 2> next{};  // round robin position per pool
+  std::atomic<int> made{0};                     // queues, or about to be
 };
 
 DeviceStreams& streams_of(c10::DeviceIndex index) {
@@ -66,6 +67,14 @@ c10::Stream make_stream(c10::DeviceIndex index, c10::StreamId id) {
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(kDeviceType, index), id);
 }
 
+/// Called before a device gets a queue. What defer_host_copy() has put off is done first.
+void prepare_queue(DeviceStreams& streams) {
+  if (++streams.made == 1) return;
+  for (const auto& queue : streams.queues) {
+    if (Queue* other = queue.load(std::memory_order_acquire)) other->settle();
+  }
+}
+
 Queue& queue_at(c10::DeviceIndex index, c10::StreamId id) {
   Device& owner = device(index);
   DeviceStreams& streams = streams_of(index);
@@ -77,6 +86,7 @@ Queue& queue_at(c10::DeviceIndex index, c10::StreamId id) {
   std::lock_guard lock(streams.mutex);
   if (Queue* queue = slot.load(std::memory_order_relaxed)) return *queue;
   const bool high = id >= first_of_pool(-1);
+  prepare_queue(streams);
   auto* queue = new Queue(owner, high ? -1 : 0, id);
   slot.store(queue, std::memory_order_release);
   return *queue;
@@ -185,9 +195,17 @@ c10::Stream stream_from_external(c10::DeviceIndex index, cl_command_queue queue)
   }
   TORCH_CHECK(end < kMostStreams, "ocl:", static_cast<int>(index), " has streams of ",
               kMostStreams - kStreams, " external queues already, which is as many as it can have");
+  prepare_queue(streams);
   streams.queues[end].store(new Queue(owner, queue, end));
   streams.end.store(end + 1, std::memory_order_release);
   return make_stream(index, end);
+}
+
+bool defer_host_copy(Queue& queue, void* address, const void* source, size_t bytes) {
+  const std::atomic<int>& made = streams_of(queue.device().index()).made;
+  if (made != 1 || !queue.defer_write(address, source, bytes)) return false;
+  if (made != 1) queue.settle();
+  return true;
 }
 
 int priority_of(c10::Stream stream) {

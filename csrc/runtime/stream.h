@@ -38,6 +38,10 @@ Queue& queue_of(c10::Stream stream);
 /// The queue of the calling thread's current stream on `device`: what every op launches on. Warm: a
 /// thread-local load, no lock.
 Queue& current_queue(c10::DeviceIndex device);
+/// Has a copy from the host wait with the queue's launches, if these wait for programs; false
+/// otherwise. Other streams may read what was copied from the host without an event, so that this
+/// is for a device's only queue.
+bool defer_host_copy(Queue& queue, void* address, const void* source, size_t bytes);
 
 /// Waits, then raises what kernels reported (an index out of range: c10::IndexError, or c10::Error
 /// where CPU torch raises that).

@@ -127,6 +127,26 @@ WAITS = {
         assert z.cpu().eq(torch.tensor([0.0, 3.0]).repeat_interleave(500)).all()
         assert (w + v).cpu().eq(10).all()
         """,
+    "copies from the host": """
+        host = torch.full((1000,), 2.0)
+        y = torch.polygamma(1, x)
+        z = host.to("ocl")
+        host.fill_(9)
+        strided = torch.full((1000, 2), 3.0)[:, 0].to("ocl")
+        y.copy_(host.double().sub_(5))
+        big = torch.ones(80_000_000).to("ocl")
+        other = torch.ocl.Stream()
+        with torch.ocl.stream(other):
+            assert (z + strided + y).cpu().eq(9).all()
+        assert big[-1].item() == 1
+        """,
+    "a stream that is made later": """
+        y = torch.expm1(x * 0)
+        z = torch.full((1000,), 2.0).to("ocl")
+        with torch.ocl.stream(torch.ocl.Stream()):
+            assert (z + 1).cpu().eq(3).all()
+        assert y.cpu().eq(0).all()
+        """,
     "threads": """
         import threading
         def work(k):
