@@ -166,9 +166,11 @@ def change_registry(module: ModuleType) -> None:
 
     @functools.wraps(exchange)
     def _exchange(name: str, count: int, maps: dict, devices: list, group: Any) -> Any:
+        # A worker that leaves before all have met would end the others with an error of its group.
+        exchanged = exchange(name, count, maps, devices, group)
         for to, pairs in maps.items():
             _check(name, to, pairs)
-        return exchange(name, count, maps, devices, group)
+        return exchanged
 
     @functools.wraps(validate)
     def _validate_device_maps(
