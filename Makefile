@@ -34,7 +34,7 @@ export MAX_JOBS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q
 
-.PHONY: help setup build demo test coverage coverage-compile integrations fuzz faults check-memory silicon drivers bench docs docs-site notebooks wheel wheels manylinux repair lint format clean distclean
+.PHONY: help setup build demo test coverage coverage-compile integrations fuzz faults soak check-memory silicon drivers bench docs docs-site notebooks wheel wheels manylinux repair lint format clean distclean
 
 help:
 	@echo "make demo    run the examples on the OpenCL device and on the CPU, side by side"
@@ -148,6 +148,10 @@ fuzz: build
 # An hour for all; ARGS='mlp "two devices" --share 10' tries a tenth of two programs' faults.
 faults: build
 	$(BIN)/python -m tests.faults --report build/faults/report.txt $(ARGS)
+
+# A training of 20,000 steps, disturbed: half an hour. ARGS='--steps 1200' for a short one.
+soak: build
+	$(BIN)/python -m tests.soak $(ARGS)
 
 # Needs oclgrind: apt-get install oclgrind.
 check-memory: build
