@@ -2,8 +2,9 @@
 // neighbouring elements: ROW_ITEMS of them share WIDTH * ROW_ITEMS rows, DEPTH groups of those take
 // turns along k and are added up in local memory.
 //
-// Compile parameters besides skinny.clh's: ROW_ITEMS, DEPTH (a power of 2). With WIDTH above 1 rows
-// are aligned to that many elements, and m is a multiple of it.
+// Compile parameters besides skinny.clh's: ROW_ITEMS, DEPTH (a power of 2), IN_FLIGHT (loads that
+// are under way per work-item). With WIDTH above 1 rows are aligned to that many elements, and m is
+// a multiple of it.
 #include "gemm/skinny.clh"
 
 #ifndef ROW_ITEMS
@@ -12,8 +13,9 @@
 #ifndef DEPTH
 #define DEPTH 8
 #endif
-// Loads under way per work-item.
-#define IN_FLIGHT (NQ > 4 ? 4 : 8)
+#ifndef IN_FLIGHT
+#define IN_FLIGHT 2
+#endif
 
 /// Needs a.row == 1; b may have any strides.
 /// Global size: ROW_ITEMS * DEPTH * m / (ROW_ITEMS * WIDTH), splits, batch.

@@ -74,6 +74,8 @@ const char* refuse(const Plan& source) {
                  : "the columns of the large matrix are contiguous";
 }
 
+int registers_of_item(const Plan& plan) { return device_row(plan.device).hardware.item_registers; }
+
 void run_axpy(Plan& plan, std::span<const Define> defines) {
   static const KernelFamily family{"gemm/skinny_axpy.cl", "gemm_skinny_axpy"};
   const SkinnyParameters& parameters = plan.parameters.skinny;
@@ -95,9 +97,13 @@ void run_group_axpy(Plan& plan, std::span<const Define> common) {
   const int most = plan.parameters.skinny.width;
   const bool vectors = most > 1 && takes_vectors(plan.a, plan.a_size, most, p.m, p.a.row, p.k,
                                                  p.a.column, p.a.batch, true);
-  const int width = vectors ? most : 1;
-  const std::array<Define, 5> defines{
-      {{"WIDTH", width}, common[1], common[2], {"ROW_ITEMS", kLanes}, {"DEPTH", kDepth}}};
+  const int width = vectors ? most : 1, columns = rounded_columns(p.n);
+  const int in_flight = columns <= 4 ? 8 : registers_of_item(plan) >= 128 ? 4 : 2;
+  const std::array<Define, 5> defines{{{"WIDTH", width},
+                                       common[1],
+                                       {"ROW_ITEMS", kLanes},
+                                       {"DEPTH", kDepth},
+                                       {"IN_FLIGHT", in_flight}}};
   const size_t step = kLanes * static_cast<size_t>(width), groups = ceil_div(p.m, step);
   split_k(p, groups * p.batch, parts_of_work(plan.device), 16 * kDepth, kDepth);
   const Workspace sums(split_bytes(plan));
@@ -154,8 +160,7 @@ bool pieces_take_vectors(const Plan& plan, int width) {
 size_t rows_of_group(const Plan& plan, int columns, int width) {
   constexpr int kMostRows = 8, kGroupsOfUnit = 5;
   const Arguments& p = plan.problem;
-  const int registers = device_row(plan.device).hardware.item_registers;
-  const int most = std::min(kMostRows, registers / (3 * width)) / columns;
+  const int most = std::min(kMostRows, registers_of_item(plan) / (3 * width)) / columns;
   size_t rows = std::bit_floor(static_cast<size_t>(std::max(1, most)));
   const uint64_t groups = kGroupsOfUnit * uint64_t{plan.device.properties().compute_units};
   while (rows > 1 && ceil_div(p.m, rows) * p.batch < groups) rows /= 2;
@@ -165,17 +170,21 @@ size_t rows_of_group(const Plan& plan, int columns, int width) {
 void run_group_dot(Plan& plan, std::span<const Define> common) {
   static const KernelFamily family{"gemm/group_dot.cl", "gemm_group_dot"};
   Arguments& p = plan.problem;
-  // Vectors of the half types have the bytes of single precision's.
-  const int scale = plan.complex ? 1 : std::max(1, static_cast<int>(4 / plan.a_size));
-  const int most = std::min(8, plan.parameters.skinny.width * scale);
+  const int columns = rounded_columns(p.n);
+  // Vectors of the half types have the bytes of single precision's, where the sums of all columns
+  // then take half of the registers at most.
+  int most = plan.parameters.skinny.width;
+  if (!plan.complex && plan.a_size <= 2 && 2 * most * columns <= registers_of_item(plan) / 2) {
+    most = std::min(8, 2 * most);
+  }
   const bool vectors =
       most > 1 && p.a.column == 1 && p.b.row == 1 &&
       takes_vectors(plan.a, plan.a_size, most, p.m, p.a.row, p.k, 1, p.a.batch, false) &&
       takes_vectors(plan.b, plan.b_size, most, p.n, p.b.column, p.k, 1, p.b.batch, false);
   const int width = vectors && pieces_take_vectors(plan, most) ? most : 1;
   const NormOfA* norm = norm_of(plan);
-  const size_t rows = rows_of_group(plan, rounded_columns(p.n), width);
-  const size_t groups = ceil_div(p.m, rows), in_flight = std::max<size_t>(1, 4 / rows);
+  const size_t rows = rows_of_group(plan, columns, width), groups = ceil_div(p.m, rows);
+  const size_t in_flight = columns > 2 ? 2 : std::max<size_t>(1, 4 / rows);
   const size_t usual = plan.parameters.skinny.local, local = rows > 4 ? usual / 2 : usual;
   const std::array<Define, 7> defines{{{"WIDTH", width},
                                        common[1],
