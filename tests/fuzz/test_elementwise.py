@@ -173,6 +173,9 @@ def test_cat_and_formats(data):
 
 def reduced(t, name, dims, keepdim):
     function = getattr(torch, name)
+    if name == "logsumexp" and t.is_cpu:
+        # CPU torch rounds to the half types on the way: 4 units of the last place.
+        return function(t.double(), dims, keepdim=keepdim).to(t.dtype)
     return function(t) if dims is None else function(t, dims, keepdim=keepdim)
 
 
