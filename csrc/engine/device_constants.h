@@ -25,7 +25,7 @@
 // These serve matrix products, and convolutions with their register tiles. A vector has
 // `register_bytes`. Registers hold rows x vectors of sums, which are added up every kc of k. A
 // work-item covers `packed_block_bytes` of row panels. The skinny kernels have `skinny_rows` for
-// each work-item and `skinny_local` work-items for each row.
+// each work-item on CPUs, and `skinny_local` work-items for one or several rows on GPUs.
 ROW(int, register_bytes, 0)
 ROW(int, packed_rows, 0)
 ROW(int, packed_vectors, 2)
