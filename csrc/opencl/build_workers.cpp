@@ -45,7 +45,8 @@ constexpr int kMostWorkers = 32;
 // Until the first build and the first start have been timed. Drivers take 0.1 to 3 s for a program,
 // and 0.3 to 1 s for a context.
 constexpr double kBuildSeconds = 0.2, kStartSeconds = 0.5;
-// A process that has found none of its programs on disk will miss so many: a small network's.
+// A process that has found none of its programs on disk will miss so many: a small network's. It is
+// for GPUs alone: their contexts take long, and a CPU's cores have the kernels to run.
 constexpr int kProgramsOfAColdStart = 24;
 // A build that takes longer, and twenty times the mean, hangs.
 constexpr double kLongestSeconds = 120;
@@ -185,7 +186,7 @@ struct BuildWorkers::Impl {
   int allowed = 0, device = 0;  // of the job that was added last
   uint64_t outstanding = 0;
   double start_seconds = kStartSeconds;
-  bool has_thread = false;
+  bool has_thread = false, expects_more = false;
   std::atomic<bool> failed{false};
   int wake = -1;
   std::mutex of_callbacks;  // held while the thread calls back, and from exit() on
@@ -215,7 +216,7 @@ double BuildWorkers::Impl::programs_to_come() const {
   const ProgramStats& stats = program_stats();
   const auto starting = std::ranges::count_if(workers, [](const auto& w) { return !w->is_ready; });
   const auto waiting = static_cast<double>(std::ssize(queue) - starting);
-  if (stats.loaded.load() > 0) return waiting;
+  if (!expects_more || stats.loaded.load() > 0) return waiting;
   const auto built = static_cast<double>(stats.built.load());
   return std::max(waiting, kProgramsOfAColdStart - built);
 }
@@ -368,6 +369,7 @@ bool BuildWorkers::usable(const Device& device) const {
 void BuildWorkers::Impl::wake_thread(const Device& of) {
   allowed = allowed_on(of);
   device = of.index();
+  expects_more = of.properties().device_class != DeviceClass::cpu;
   if (!has_thread && !failed) {
     try {
       std::thread([this] { serve(); }).detach();
