@@ -67,9 +67,10 @@ c10::Stream make_stream(c10::DeviceIndex index, c10::StreamId id) {
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(kDeviceType, index), id);
 }
 
-/// Called before a device gets a queue. What defer_host_copy() has put off is done first.
+/// Called before a device gets a queue. Before the second, what defer_host_copy() has put off is
+/// done; from then on it puts off nothing.
 void prepare_queue(DeviceStreams& streams) {
-  if (++streams.made == 1) return;
+  if (++streams.made != 2) return;
   for (const auto& queue : streams.queues) {
     if (Queue* other = queue.load(std::memory_order_acquire)) other->settle();
   }
