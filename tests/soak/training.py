@@ -17,7 +17,6 @@ SHAPES = [(b, h, w) for b in (2, 3, 5, 8) for h in (5, 8, 11) for w in (6, 8, 9)
 #: Captured steps have few shapes, and fewer graphs are kept: they are captured again and again.
 CAPTURED_SHAPES, GRAPHS = 6, 4
 STEPS_OF_A_LOADER = 250
-OUT_OF_MEMORY = (torch.OutOfMemoryError,)
 
 
 class Network(nn.Module):
@@ -140,14 +139,14 @@ class Training:
             try:
                 torch.empty(size, dtype=torch.uint8, device="ocl")
                 raise AssertionError("four times the memory was there")
-            except OUT_OF_MEMORY:
+            except torch.OutOfMemoryError:
                 pass
         hidden = self.network.stem(torch.ones(2, 3, 8, 8, device="ocl"))
         hidden.register_hook(lambda _: torch.empty(size, dtype=torch.uint8, device="ocl"))
         try:
             self.network.head(self.network.norm(hidden).flatten(2).mT).sum().backward()
             raise AssertionError("four times the memory was there")
-        except OUT_OF_MEMORY:
+        except torch.OutOfMemoryError:
             self.network.zero_grad(set_to_none=True)
 
     def other_streams(self):
