@@ -4,6 +4,7 @@
 // Compile parameters, besides tensors.clh's: NORM (1: sums of magnitudes, 2: roots of sums of
 // squares, 0: the largest magnitude), FIRST (1: of the tensors themselves), LAST (1: each has one
 // chunk, so that this is the result), OUT (the storage tag of operand 1).
+#include "include/fold_lanes.clh"
 #include "include/item_by_item.clh"
 #include "include/reduce.clh"
 #include "multi_tensor/tensors.clh"
@@ -23,6 +24,7 @@ typedef TYPEV(C, WIDTH) Vector;
 #else
 #define COMBINE(a, b) COMBINE_SUM(a, b)
 #endif
+DEFINE_FOLD_LANES(folded, TYPE(C), COMBINE)
 #if !FIRST
 #define TERM(v) (v)
 #elif NORM == 2
@@ -56,16 +58,7 @@ kernel ITEM_BY_ITEM void norm_tensors(TENSORS_PARAMETERS) {
   Vector total = 0;
   real rest = 0;
   FOR_EACH_VECTOR(STEP);
-  real lanes[WIDTH];
-#if WIDTH > 1
-  PASTE2(vstore, WIDTH)(total, 0, lanes);
-#else
-  lanes[0] = total;
-#endif
-  for (uint n = WIDTH / 2; n > 0; n /= 2) {
-    for (uint i = 0; i < n; i++) lanes[i] = COMBINE(lanes[i], lanes[i + n]);
-  }
-  rest = COMBINE(rest, lanes[0]);
+  rest = COMBINE(rest, FOLD_LANES(folded, WIDTH, total));
 #if GROUP > 1
   WORK_GROUP_REDUCE(shared, GROUP_ITEM, GROUP, rest, COMBINE);
   if (GROUP_ITEM != 0) return;
