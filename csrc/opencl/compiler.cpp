@@ -35,6 +35,7 @@ std::string common_options(const Device& device) {
     if (condition) options += std::string(" -D") + name + "=1";
   };
   if (p.correctly_rounded_divide_sqrt) options += " -cl-fp32-correctly-rounded-divide-sqrt";
+  define(!p.correctly_rounded_divide_sqrt, "OCL_ROUGH_DIVISION");
   // A constant without a suffix is of double, which compilers read as float there, with a warning.
   if (!p.has_fp64) options += " -cl-single-precision-constant";
   if (p.chooses_large_registers) options += " -cl-intel-enable-auto-large-GRF-mode";

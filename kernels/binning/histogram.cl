@@ -16,6 +16,7 @@
 #define FIRST 1
 #endif
 #include "include/dtype.clh"
+#include "include/quotient.clh"
 
 #define SELECT_LINEAR 0
 #define SELECT_NEARBY 1
@@ -54,7 +55,7 @@ kernel void histogram_bins(global const char* points, ulong points_offset, long 
   int low = 0, high = edge_count;
 #else
   const TYPE(IN) scaled = ROUNDED(ROUNDED(x - left) * ROUNDED((TYPE(IN))last));
-  const int bin = convert_int(ROUNDED(scaled / ROUNDED(right - left)));
+  const int bin = convert_int(ROUNDED(QUOTIENT(IN)(scaled, ROUNDED(right - left))));
 #endif
 #if SELECT == SELECT_NEARBY
   // A quotient that overflowed says nothing of the bin.

@@ -4,6 +4,7 @@
 // Compile parameters: IN (tag of the boxes), ACC (that of the type computed in), GROUP (work-items
 // of nms_scan, which is one work-group).
 #include "include/dtype.clh"
+#include "include/quotient.clh"
 #include "vision/nms_arguments.clh"
 
 #ifndef IN
@@ -56,7 +57,8 @@ kernel void nms_mask(global char* mask, const ulong mask_offset, global const ch
     const SCALAR width = SMALLER(a.x2, b.x2) - LARGER(a.x1, b.x1);
     const SCALAR height = SMALLER(a.y2, b.y2) - LARGER(a.y1, b.y1);
     const SCALAR both = LARGER((SCALAR)(0), width) * LARGER((SCALAR)(0), height);
-    bits |= (uint)(both / (a.area + b.area - both) > threshold) << j;
+    const SCALAR share = QUOTIENT(ACC)(both, a.area + b.area - both);
+    bits |= (uint)(share > threshold) << j;
   }
   if (word == i / BITS) bits &= ~((2u << (i % BITS)) - 1);  // itself, and those before it
   ((global uint*)(mask + mask_offset))[(ulong)row * words + word] = bits;

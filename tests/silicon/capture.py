@@ -11,7 +11,7 @@ from tests.silicon import driver
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 #: Options that say what device it is, which all programs of a device share.
-COMMON = ("-DOCL_HAS_", "-DOCL_DEVICE_", "-DOCL_UNROLL_", "-cl-")
+COMMON = ("-DOCL_HAS_", "-DOCL_DEVICE_", "-DOCL_UNROLL_", "-DOCL_ROUGH_", "-cl-")
 
 
 @dataclasses.dataclass(frozen=True)
