@@ -14,7 +14,7 @@ namespace {
 // A record that kernels/include/assert.clh writes; the layout is shared with it.
 struct Record {
   int32_t site = 0;  // 0: no failure
-  int32_t unused = 0;
+  int32_t none = 0;  // what the kernel compares the site with
   int64_t index = 0;
   int64_t size = 0;
 };
