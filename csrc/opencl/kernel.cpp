@@ -116,6 +116,8 @@ void Kernel::set_local(cl_uint index, size_t bytes) {
 }
 
 void Kernel::set_uncached_local(cl_uint index, size_t bytes) {
+  const bool shared_out = device_.quirks().fixed_groups_lack_local_arguments;
+  if (shared_out) local_sizes_[index] = bytes;
   if (handle_ == nullptr) return;
   const auto set_one = [this](cl_uint at, size_t size) {
     const cl_int code = api().clSetKernelArg(handle_, at, size, nullptr);
@@ -124,16 +126,8 @@ void Kernel::set_uncached_local(cl_uint index, size_t bytes) {
                 "argument " + std::to_string(at) + " (" + std::to_string(size) +
                     " bytes of local memory) of " + name_ + (file_.empty() ? "" : " of " + file_));
   };
-  if (!device_.quirks().fixed_groups_lack_local_arguments) return set_one(index, bytes);
-  LocalSizes sizes{{index, bytes}};
-  // No kernel has two of them behind the arguments that are remembered.
-  for (cl_uint other = 0; other < kMemoArguments; ++other) {
-    const uint32_t size = memos_[other].size;
-    if ((size & kLocal) != 0) sizes.emplace(other, size & ~kLocal);
-  }
-  for (const auto& [at, size] : filled_up(std::move(sizes), device_, local_memory_)) {
-    set_one(at, size);
-  }
+  if (!shared_out) return set_one(index, bytes);
+  for (const auto& [at, size] : filled_up(local_sizes_, device_, local_memory_)) set_one(at, size);
 }
 
 void Kernel::set_sub_buffer(Queue& queue, cl_uint index, cl_mem mem) {

@@ -141,6 +141,8 @@ class Kernel {
   // were set since while nothing was recorded.
   std::map<cl_uint, std::vector<char>> large_;
   uint64_t large_forgotten_ = 0;
+  // The sizes of local arguments are kept where they share out the device's memory (quirks.h).
+  std::map<cl_uint, size_t> local_sizes_;
 };
 
 /// An argument as clSetKernelArg takes it.
