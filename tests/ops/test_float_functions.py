@@ -60,6 +60,41 @@ def test_wherever_they_lie(name, numbers):
     assert torch.equal(mixed.view(torch.int32), whole[order].view(torch.int32))
 
 
+def pairs():
+    """Numbers of all magnitudes, and beside the diagonals, where another axis is nearer."""
+    generator = torch.Generator().manual_seed(0)
+    y, x, apart = torch.randn(3, 2**18, generator=generator)
+    exponents = torch.randint(-140, 127, (2, 2**18), generator=generator)
+    far_y, far_x = torch.ldexp(torch.stack([y, x]), exponents)
+    near = y * (1 + apart * 0.3)
+    return torch.cat([y, far_y, y, y]), torch.cat([x, far_x, near, -near])
+
+
+def test_largest_error_of_atan2():
+    y, x = pairs()
+    expected = torch.atan2(y.double(), x.double()).numpy()
+    errors = float_errors(torch.atan2(y.to("ocl"), x.to("ocl")).cpu(), expected)
+    bound = 1 + float_errors(torch.atan2(y, x), expected).max()
+    worst = errors.argmax()
+    assert errors[worst] <= bound, f"{errors[worst]} ulps at {y[worst]}, {x[worst]}, not {bound}"
+
+
+def test_atan2_of_specials():
+    numbers = torch.tensor([0.0, 1.0, 2.0, 1e-45, 1e-38, 1e38, 3.4e38, float("inf"), float("nan")])
+    numbers = torch.cat([numbers, -numbers])
+    y, x = (t.contiguous() for t in torch.meshgrid(numbers, numbers, indexing="ij"))
+    actual, expected = torch.atan2(y.to("ocl"), x.to("ocl")).cpu(), torch.atan2(y, x)
+    torch.testing.assert_close(actual, expected, rtol=3e-7, atol=0, equal_nan=True)
+    signed = ~expected.isnan()
+    assert torch.equal(actual.signbit()[signed], expected.signbit()[signed])
+
+
+def test_atan2_compiled():
+    y, x = (t.to("ocl") for t in pairs())
+    compiled = torch.compile(torch.atan2)(y, x)
+    assert torch.equal(compiled, torch.atan2(y, x))
+
+
 def test_compiled(numbers):
     """Generated kernels give the same bits as eager ones."""
     functions = [FUNCTIONS[name][0] for name in OWN]

@@ -26,7 +26,7 @@ from torch_ocl.inductor.values import Assert, Region, Store, Value, temporaries
 _PART_OF = {
     name: part
     for part, names in {
-        "arcs": ("ASIN", "ACOS", "ATAN"),
+        "arcs": ("ASIN", "ACOS", "ATAN", "ATAN2"),
         "error_function": ("ERF", "ERFC"),
         "exponential": ("EXP", "EXP_BELOW", "HALVED_EXP"),
         "hyperbolic": ("SINH", "COSH", "TANH"),

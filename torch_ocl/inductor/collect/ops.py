@@ -123,7 +123,7 @@ class Overrides(OpOverrides):
         "(({T})(0.5f) / (({T})(0.5f) + HALVED_EXP({S}, {n}, -{0})))",
         double="(({T})(1) / (({T})(1) + exp(-{0})))",
     )
-    atan2, hypot = binary_real("atan2({0}, {1})"), binary_real("hypot({0}, {1})")
+    atan2, hypot = binary_real("ATAN2({S}, {n}, {0}, {1})"), binary_real("hypot({0}, {1})")
     copysign = binary_real("copysign({0}, {1})")
     floor, ceil, trunc = rounding("floor"), rounding("ceil"), rounding("trunc")
     round = rounding("rint")
