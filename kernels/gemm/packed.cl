@@ -200,6 +200,8 @@ static inline void multiply_tile(global const E* x, global const E* y, ulong sta
 
 #if ACTIVATION == 1
 #define ACTIVATE_LANES(x) ((x) < (V)(0) ? (V)(0) : (x))
+#elif ACTIVATION == 2
+#define ACTIVATE_LANES(x) GELU(SUFFIX(WIDTH), x)
 #else
 #define ACTIVATE_LANES(x) ACTIVATE(x)
 #endif
