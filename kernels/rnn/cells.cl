@@ -121,23 +121,24 @@ kernel ITEM_BY_ITEM void lstm_cell_backward(OPERAND(grad_hy), OPERAND(grad_cy), 
 
 // A GRU's gates are [rows][3][size]: reset, update, new. Kept for the gradient, [rows][5][size]:
 // the three activated, the old state, and the hidden part of the new gate.
-#define GRU_CELL(width, row, column_)                                                             \
-  do {                                                                                            \
-    const ulong column = column_, gate = row * 3 * size + column, element = row * size + column;  \
-    const ulong place = row * 5 * size + column;                                                  \
-    const TYPEV(C, width) reset = SIGMOID(GATE_SUM(width, 0)),                                    \
-                          update = SIGMOID(GATE_SUM(width, 1));                                   \
-    const TYPEV(C, width) old = GET(width, hx, element);                                          \
-    const TYPEV(C, width) inner =                                                                 \
-        GET(width, hidden, gate + 2 * size) HIDDEN_BIAS(width, column + 2 * size);                \
-    const TYPEV(C, width) fresh = tanh(                                                           \
-        GET(width, input, gate + 2 * size) INPUT_BIAS(width, column + 2 * size) + reset * inner); \
-    PUT(width, workspace, place, reset);                                                          \
-    PUT(width, workspace, place + size, update);                                                  \
-    PUT(width, workspace, place + 2 * size, fresh);                                               \
-    PUT(width, workspace, place + 3 * size, old);                                                 \
-    PUT(width, workspace, place + 4 * size, inner);                                               \
-    PUT(width, hy, element, fresh + update * (old - fresh));                                      \
+#define GRU_CELL(width, row, column_)                                                            \
+  do {                                                                                           \
+    const ulong column = column_, gate = row * 3 * size + column, element = row * size + column; \
+    const ulong place = row * 5 * size + column;                                                 \
+    const TYPEV(C, width) reset = SIGMOID(GATE_SUM(width, 0)),                                   \
+                          update = SIGMOID(GATE_SUM(width, 1));                                  \
+    const TYPEV(C, width) old = GET(width, hx, element);                                         \
+    const TYPEV(C, width) inner =                                                                \
+        GET(width, hidden, gate + 2 * size) HIDDEN_BIAS(width, column + 2 * size);               \
+    const TYPEV(C, width) fresh =                                                                \
+        TANH_OF(width, GET(width, input, gate + 2 * size) INPUT_BIAS(width, column + 2 * size) + \
+                           reset * inner);                                                       \
+    PUT(width, workspace, place, reset);                                                         \
+    PUT(width, workspace, place + size, update);                                                 \
+    PUT(width, workspace, place + 2 * size, fresh);                                              \
+    PUT(width, workspace, place + 3 * size, old);                                                \
+    PUT(width, workspace, place + 4 * size, inner);                                              \
+    PUT(width, hy, element, fresh + update * (old - fresh));                                     \
   } while (0)
 
 kernel ITEM_BY_ITEM void gru_cell(OPERAND(input), OPERAND(hidden), OPERAND(input_bias),
