@@ -45,7 +45,6 @@ def test_dtypes(dtype, last):
         x,
         weight,
         sample(32, dtype=dtype, seed=2) / 8,
-        wider=torch.float32 if dtype == torch.float16 else None,
     )
 
 

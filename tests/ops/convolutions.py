@@ -14,7 +14,14 @@ CALLS = {
 
 
 def check_all(call, x, weight, bias, what="", wider=None, **tolerance):
-    """The result and all gradients are CPU torch's, or those that it gets in a `wider` dtype."""
+    """The result and all gradients are CPU torch's, or those that it gets in a `wider` dtype.
+
+    For the half types that is float32: where a processor has no instructions for them, CPU torch
+    rounds sums to the type in between.
+    """
+    dtype = x.dtype
+    if wider is None and dtype in (torch.float16, torch.bfloat16):
+        wider = torch.float32
 
     def run(*arguments):
         leaves = [None if a is None else a.detach().requires_grad_() for a in arguments]
@@ -24,7 +31,6 @@ def check_all(call, x, weight, bias, what="", wider=None, **tolerance):
         given = [leaf for leaf in leaves if leaf is not None]
         return [result.detach(), *torch.autograd.grad(result, given, cotangent)]
 
-    dtype = x.dtype
     if wider is None:
         want = run(x, weight, bias)
     else:

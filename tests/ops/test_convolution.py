@@ -97,8 +97,6 @@ def test_dtypes(dtype, transposed, groups):
         x,
         weight,
         sample(16, dtype=dtype, seed=2),
-        # CPU torch sums products of float16 in float16.
-        wider=torch.float32 if dtype == torch.float16 else None,
     )
 
 
@@ -396,7 +394,6 @@ def test_few_channels_dtypes(channels, length, last, dtype):
         x,
         weight,
         sample(10, dtype=dtype, seed=2) / 8,
-        wider=torch.float32 if dtype == torch.float16 else None,
     )
 
 
@@ -442,8 +439,6 @@ def test_columns_as_channels(shape, outputs, kernel, stride, padding, dtype):
             x,
             sample(outputs, shape[1], *kernel, dtype=dtype, seed=1) / 4,
             sample(outputs, dtype=dtype, seed=2),
-            # CPU torch leaves some of a bfloat16 weight's gradient unwritten, of one position.
-            wider=torch.float32 if dtype != torch.float32 else None,
             **({} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}),
         )
 
@@ -486,5 +481,4 @@ def test_half_types_by_matrix_instructions(
         x,
         weight,
         sample(outputs, dtype=dtype, seed=2),
-        wider=torch.float32 if dtype == torch.float16 else None,
     )

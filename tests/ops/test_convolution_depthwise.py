@@ -72,7 +72,6 @@ def test_depthwise_dtypes(dtype, last):
             x,
             weight,
             sample(12, dtype=dtype, seed=2),
-            wider=torch.float32 if dtype == torch.float16 else None,
         )
 
 

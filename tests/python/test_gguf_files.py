@@ -105,7 +105,9 @@ def test_gradients_go_through():
         (first,) = torch.autograd.grad(out.pow(3).sum(), vector, create_graph=True)
         return torch.autograd.grad(first.pow(2).sum(), vector)[0]
 
-    assert_close(norm(weight), norm(exact.float().to("ocl")), rtol=1e-4, atol=1e-2)
+    wanted = norm(exact.float().to("ocl"))
+    # Sums of large terms: what cancels is as far off as the largest element.
+    assert_close(norm(weight), wanted, rtol=1e-4, atol=2e-6 * wanted.abs().max().item())
 
 
 def test_a_low_rank_matrix_trains_beside_a_packed_one():
