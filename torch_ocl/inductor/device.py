@@ -142,5 +142,8 @@ class OpOverrides(DeviceOpOverrides):
     def cpp_aoti_stream_guard(self) -> str:
         return "torch_ocl::StreamGuard"
 
+    def aten_device_type(self) -> str:
+        return "at::kPrivateUse1"
+
     def cpp_kernel_type(self) -> str:
         return "torch_ocl::Kernel"

@@ -75,7 +75,9 @@ def _names() -> None:
     """C++ has a name for the device's type, and a number for a model's checks of its inputs."""
     from torch._inductor.codegen import cpp_utils
 
-    cpp_utils.DEVICE_TO_ATEN.setdefault("ocl", "at::kPrivateUse1")
+    # Since 2.15 the device's overrides name its type (inductor/device.py).
+    if hasattr(cpp_utils, "DEVICE_TO_ATEN"):
+        cpp_utils.DEVICE_TO_ATEN.setdefault("ocl", "at::kPrivateUse1")
     cpp_utils.DEVICE_TO_INT.setdefault("ocl", 20)
 
 

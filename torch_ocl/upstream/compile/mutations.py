@@ -108,10 +108,10 @@ def _other_names() -> None:
     upstream = lowering.mutate_to
 
     @functools.wraps(upstream)
-    def mutate_to(changed: Any, val: Any, unsafe_alias: bool = False) -> Any:
+    def mutate_to(changed: Any, val: Any, unsafe_alias: bool = False, **more: Any) -> Any:
         box = changed.data if isinstance(changed, ir.TensorBox) else changed
         if not isinstance(box, ir.StorageBox) or not isinstance(box.data, ir.Buffer):
-            return upstream(changed, val, unsafe_alias)
+            return upstream(changed, val, unsafe_alias, **more)
         name = box.get_name()
         source = val.data if isinstance(val, ir.TensorBox) else val
         if box.get_device().type == "ocl" and isinstance(source, ir.BaseView):
@@ -120,7 +120,7 @@ def _other_names() -> None:
         if box.get_device().type != "ocl" or not (
             name in V.graph.mutated_buffers or _aliases(V.graph, name)
         ):
-            return upstream(changed, val, unsafe_alias)
+            return upstream(changed, val, unsafe_alias, **more)
         ir.MutationLayoutSHOULDREMOVE.realize_into(val, box, unsafe_alias=unsafe_alias)
         return changed
 
