@@ -138,7 +138,7 @@ PLACES = {
     "torch_ocl/upstream/jagged_attention.py": (1, "the lengths of sequences"),
     "torch_ocl/upstream/lbfgs.py": (2, "the few numbers by which a line search goes on"),
     "torch_ocl/upstream/multiprocessing.py": (1, "text"),
-    "torch_ocl/utils/exercises.py": (2, "an exercise's result is compared with the CPU's"),
+    "torch_ocl/utils/exercises.py": (4, "an exercise's result is compared with the CPU's"),
     "torch_ocl/utils/gguf.py": (1, "the ops of packed weights that lie on the CPU"),
 }
 

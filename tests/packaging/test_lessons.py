@@ -64,6 +64,67 @@ def test_exercises(checker, right, wrong, capsys):
     assert "not yet. For arguments of the shapes [" in capsys.readouterr().out
 
 
+class WithoutGradient(torch.autograd.Function):
+    """relu whose gradient forgets the one that comes in."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.relu()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return torch.where(ctx.saved_tensors[0] <= 0, 0.0, 1.0)
+
+
+def half_written(x):
+    y = torch.empty_like(x)
+    y[: x.numel() // 2] = x[: x.numel() // 2]
+    return y
+
+
+@pytest.mark.parametrize(
+    ("checker", "wrong", "said"),
+    [
+        (exercises.relu, WithoutGradient.apply, "the gradient of argument 0 is 1 at"),
+        (
+            exercises.relu,
+            lambda x: x.contiguous().relu().flatten(),
+            "wanted torch.float32 of [7, 6]",
+        ),
+        (exercises.relu, lambda x: x.clamp_min(0).nan_to_num(), "(where argument 0 is nan)"),
+        (exercises.shift, half_written, "was not written"),
+        (exercises.xlog1py, lambda x, y: x * (1 + y).log(), "3 of 3 are wrong"),
+    ],
+)
+def test_what_is_said_of_wrong_answers(checker, wrong, said, capsys):
+    assert not checker(wrong)
+    assert said in capsys.readouterr().out
+
+
+def test_what_is_timed_is_checked(capsys):
+    kept, first = {}, {}
+
+    def by_address(a, b):
+        return kept.setdefault((a.data_ptr(), b.data_ptr()), a @ b)
+
+    def of_one_size(a, b):
+        return a @ first.setdefault(b.shape, b.clone())
+
+    def beyond_384(a, b):
+        c = a @ b
+        c[384:] = 0
+        return c
+
+    for wrong in (by_address, of_one_size, beyond_384):
+        assert not exercises.matrix_product(wrong, size=512, goal=0.01), wrong
+    assert not exercises.matrix_product(lambda a, b: ((a @ b), a.fill_(0))[0], size=256, goal=0.01)
+    assert "it changes its arguments" in capsys.readouterr().out
+    assert not exercises.maximum(lambda x: x[:2000].amax(), elements=10**6)
+    with pytest.raises(ValueError, match="size is 0"):
+        exercises.matrix_product(answers.product, size=0)
+
+
 def test_the_exercise_of_products(capsys):
     """Tests share the cores, so speed is another one's."""
     assert exercises.matrix_product(answers.product, size=256, goal=0.01), capsys.readouterr().out
