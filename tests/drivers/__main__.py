@@ -3,6 +3,7 @@
     python -m tests.drivers                          every driver: smoke and check
     python -m tests.drivers rusticl-26 zink-26       some of them
     python -m tests.drivers pocl-7 --stages smoke,tests
+    python -m tests.drivers pocl-7 --stages tests --sample 40
 
 Drivers that are not installed are fetched from Debian into build/drivers, 600 MB each.
 A stage runs in processes of its own, which may crash or hang. What came out is kept in
@@ -43,6 +44,9 @@ def parse():
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("drivers", nargs="*", help=f"of {', '.join(drivers.NAMES)}; default: all")
     parser.add_argument("--stages", default="smoke,check", help=f"of {', '.join(STAGES)}")
+    parser.add_argument(
+        "--sample", type=int, default=1, help="of tests with many cases, one in so many"
+    )
     return parser.parse_args()
 
 
@@ -68,9 +72,11 @@ def outcome(output, code, seconds):
     return f"failed: {lines[-1][:80]}"
 
 
-def attempt(driver, stages):
-    """Runs the stages on a driver; returns an entry of the page."""
+def attempt(driver, stages, share):
+    """Runs the stages on a driver, of tests with many cases one in `share`; returns an entry of the
+    page."""
     command, environment = drivers.prepare(driver, FOLDER)
+    environment["TORCH_OCL_TEST_SAMPLE"] = str(share)
     said, code = run([*command, "-c", VERSION], environment, 300)
     if code != 0:
         return {"driver": driver.name, "version": "", "stages": {"start": outcome(said, code, 300)}}
@@ -88,6 +94,8 @@ def attempt(driver, stages):
         output, code = run([*command, *arguments], environment, seconds)
         (FOLDER / f"{driver.name}-{stage}.log").write_text(output)
         entry["stages"][stage] = outcome(output, code, seconds)
+        if stage == "tests" and share > 1:
+            entry["stages"][stage] += f" (sample 1/{share})"
         print(f"{driver.name}: {stage}: {entry['stages'][stage]}", flush=True)
     return entry
 
@@ -104,11 +112,12 @@ def page(known):
         [
             "# Drivers",
             "",
-            "These OpenCL drivers run on a processor and need no GPU. `make drivers` tries them.",
+            "These OpenCL drivers run on a processor and need no GPU. `make drivers` tries them. "
+            "zink-26-nvidia is Mesa's OpenCL over NVIDIA's Vulkan driver, where there is one.",
             "",
             "- **smoke**: a call or two of each engine",
             "- **check**: `python -m torch_ocl check`",
-            "- **tests**: all tests that are not slow",
+            "- **tests**: all tests that are not slow, or a sample of them",
             "",
             "Names with `as-gpu` take the kernels for GPUs, and so does zink.",
             "",
@@ -130,8 +139,12 @@ def main():
         sys.exit(f"not known: {', '.join(wrong)}")
     known = json.loads(KNOWN.read_text()) if KNOWN.exists() else []
     failed = False
-    for name in chosen.drivers or drivers.NAMES:
-        entry = attempt(drivers.named(name), stages)
+    possible = [driver.name for driver in drivers.DRIVERS if driver.is_possible]
+    for name in chosen.drivers or possible:
+        try:
+            entry = attempt(drivers.named(name), stages, chosen.sample)
+        except RuntimeError as error:  # its packages, or what the system must have, are not there
+            sys.exit(str(error))
         before = next((e for e in known if e["driver"] == name), {"stages": {}})
         if before.get("version") == entry["version"]:
             entry["stages"] = before["stages"] | entry["stages"]

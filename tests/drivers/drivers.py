@@ -26,12 +26,26 @@ class Driver:
     environment: dict = dataclasses.field(default_factory=dict)
     tune_as: str = ""  # "gpu": the kernels for GPUs
     files: str = ""  # another suite, whose files below /usr the driver finds first
+    vulkan: tuple = ()  # where a system's own Vulkan driver may have its manifest
+
+    @property
+    def manifest(self):
+        """The manifest of the system's Vulkan driver, or None."""
+        return next((path for path in self.vulkan if os.path.exists(path)), None)
+
+    @property
+    def is_possible(self):
+        """Whether this machine has what can't be fetched."""
+        return not self.vulkan or self.manifest is not None
 
 
 def _mesa(name, suite, device="llvmpipe", **more):
     rusticl = {"RUSTICL_ENABLE": "llvmpipe", "MESA_SHADER_CACHE_DISABLE": "true"}
     if device == "zink":
-        rusticl |= {"GALLIUM_DRIVER": "zink", "LIBGL_ALWAYS_SOFTWARE": "true"}
+        rusticl["GALLIUM_DRIVER"] = "zink"
+        # Without it zink asks Vulkan for a GPU.
+        if "vulkan" not in more:
+            rusticl["LIBGL_ALWAYS_SOFTWARE"] = "true"
     environment = rusticl | more.pop("environment", {})
     library = f"{LIBRARIES}/libRusticlOpenCL.so.1"
     # libclc 22 has no fma() for Mesa: programs with one don't build.
@@ -44,6 +58,10 @@ def _pocl(name, suite):
     return Driver(name, "portable", suite, ("pocl-opencl-icd",), library)
 
 
+_NVIDIA_VULKAN = tuple(
+    f"{folder}/vulkan/icd.d/nvidia_icd.json"
+    for folder in ("/usr/share", "/etc", "/usr/local/nvidia/share")
+)
 _WIDE = {"RUSTICL_FEATURES": "fp64,fp16"}
 DRIVERS = (
     Driver("intel", "intel"),
@@ -58,6 +76,7 @@ DRIVERS = (
     _mesa("rusticl-26-fp64", "sid", environment=_WIDE),
     _mesa("rusticl-26-as-gpu", "sid", tune_as="gpu"),
     _mesa("zink-26", "sid", "zink", tune_as="gpu"),
+    _mesa("zink-26-nvidia", "sid", "zink", tune_as="gpu", vulkan=_NVIDIA_VULKAN),
 )
 NAMES = tuple(driver.name for driver in DRIVERS)
 
@@ -80,6 +99,8 @@ def prepare(driver, folder):
     environment["TORCH_OCL_CACHE_DIR"] = str(folder / driver.name / "cache")
     if not driver.suite:
         return [sys.executable], environment
+    if not driver.is_possible:
+        raise RuntimeError(f"{driver.name} needs one of {', '.join(driver.vulkan)}")
     name, root = _unpacked(driver, driver.suite, folder)
     _, files = _unpacked(driver, driver.files or driver.suite, folder)
     vendors = folder / name / "vendors"
@@ -92,6 +113,8 @@ def prepare(driver, folder):
     }
     for vulkan in root.glob("usr/share/vulkan/icd.d/lvp_icd*.json"):
         environment["VK_DRIVER_FILES"] = str(_own_vulkan(vulkan, root, folder / name))
+    if driver.vulkan:
+        environment["VK_DRIVER_FILES"] = driver.manifest
     return [str(_python(root, folder / name))], environment
 
 
