@@ -5,8 +5,10 @@
     python -m tests.silicon --sample         100 programs of four devices: four minutes
     python -m tests.silicon gfx1030 arc-a --workloads networks --worst 30
 
-A run of all devices writes docs/reference/silicon.md. What ran and what was compiled is kept in
-build/silicon, and isn't run or compiled again. Fails on a program that does not compile, and on a
+What is known of each device is kept in docs/reference/silicon.json, of which the page beside it is
+written. Runs of some workloads, and of some programs where all were compiled before, leave both as
+they were. What ran and what was compiled is in build/silicon, and isn't run or compiled
+again. Fails on a program that does not compile, and on a
 finding that known.yaml has no reason for.
 """
 
@@ -16,7 +18,17 @@ import subprocess
 import sys
 import time
 
-from tests.silicon import capture, compilers, findings, packages, profiles, results, sample, table
+from tests.silicon import (
+    capture,
+    compilers,
+    entries,
+    findings,
+    packages,
+    profiles,
+    results,
+    sample,
+    table,
+)
 from tests.silicon.workloads import WORKLOADS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -51,19 +63,11 @@ def captured_programs(profile, workloads, again):
     return capture.read(folder)
 
 
-def known_devices():
-    """Devices of which something was compiled, with all that was."""
-    for name in profiles.names():
-        known = results.Results(FOLDER / "results" / f"{name}.jsonl")
-        programs = capture.read(FOLDER / "captured" / name)
-        if known.known and programs:
-            yield findings.Device(profiles.load(name), programs, known, len(programs))
-
-
 def main():
     chosen = parse()
+    known_entries = entries.load()
     if chosen.page:
-        PAGE.write_text(table.page(list(known_devices())))
+        PAGE.write_text(table.page(known_entries))
         return
     tools = FOLDER / "tools"
     if not (tools / "root").exists():
@@ -77,7 +81,8 @@ def main():
         chosen.seconds = min(chosen.seconds, SAMPLE_SECONDS)
     workloads = chosen.workloads.split(",") if chosen.workloads else list(WORKLOADS)
     deadline = time.monotonic() + chosen.seconds
-    devices = []
+    kept = not chosen.sample and not chosen.workloads
+    found = []
     for name in chosen.profiles or profiles.names():
         profile = profiles.load(name)
         compiler = compilers.compiler_of(tools, profile)
@@ -88,15 +93,21 @@ def main():
         programs = capture.sample(captured, count)
         known = results.Results(FOLDER / "results" / f"{name}.jsonl")
         known.compile(compiler, programs, chosen.jobs, deadline)
-        devices.append(findings.Device(profile, programs, known, len(captured)))
-        print(f"{name}: {devices[-1].summary()}", flush=True)
-        for line in devices[-1].worst(chosen.worst):
+        device = findings.Device(profile, programs, known, len(captured))
+        found += device.findings()
+        print(f"{name}: {device.summary()}", flush=True)
+        for line in device.worst(chosen.worst):
             print(f"    {line}")
-    whole = not chosen.profiles and not chosen.workloads and chosen.programs == 10**9
-    wrong = findings.unexplained(devices, whole)
-    if not chosen.profiles:
-        PAGE.write_text(table.page(devices))
-    sys.exit("\n".join(wrong) or 0)
+        entry = entries.entry_of(device)
+        before = known_entries.get(name, entry)
+        if kept and (entries.is_whole(entry) or not entries.is_whole(before)):
+            known_entries = entries.load() | {name: entry}  # another run may have written
+            entries.save(known_entries)
+            PAGE.write_text(table.page(entries.load()))
+    whole = kept and entries.are_whole(known_entries)
+    if whole:
+        found = entries.findings_of(known_entries)
+    sys.exit("\n".join(findings.unexplained(found, whole)) or 0)
 
 
 if __name__ == "__main__":

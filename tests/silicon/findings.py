@@ -99,18 +99,18 @@ def explains(entry, finding):
     )
 
 
-def unexplained(devices, whole):
-    """Lines on what has no reason in known.yaml and, where the run was `whole`, on entries that
-    nothing needs any more."""
+def unexplained(found, whole):
+    """Lines on findings that have no reason in known.yaml. Where they are those of `whole` runs of
+    all devices, also on entries that nothing needs any more."""
     known = reasons()
-    found = [f for device in devices for f in device.findings() if f.kind in JUDGED]
+    judged = [finding for finding in found if finding.kind in JUDGED]
     wrong = [
         str(finding)
-        for finding in found
+        for finding in judged
         if not any(explains(entry, finding) for entry in known.get(finding.kind, ()))
     ]
     for kind, entries in known.items():
         for entry in entries if whole else ():
-            if not any(f.kind == kind and explains(entry, f) for f in found):
+            if not any(f.kind == kind and explains(entry, f) for f in judged):
                 wrong.append(f"known.yaml: nothing {kind} any more as in {entry}")
     return wrong

@@ -1,9 +1,7 @@
 """docs/reference/silicon.md, from what the compilers said."""
 
-import collections
-import datetime
-
 from tests.silicon import profiles
+from tests.silicon.entries import BUSY, findings_of
 from tests.silicon.findings import JUDGED, explains, reasons
 
 COMPILERS = {
@@ -20,9 +18,9 @@ other vendors say of the programs that the package would run there. `make silico
 [Its README](../../tests/silicon/README.md) says how. A kernel that compiles well may still be slow,
 or wrong by a driver's fault: nothing here was run.
 
-State of {date}. Programs are those compiled of those that ran. Kernels are those of them that ran.
-*Few* counts those below four waves of a SIMD on AMD's GPUs. On Intel's it counts those of eight
-work-items to a thread that could have sixteen.
+Programs are those compiled of those that ran. Kernels are those of them that ran. *Few* counts
+those below four waves of a SIMD on AMD's GPUs. On Intel's it counts those of eight work-items to a
+thread that could have sixteen.
 
 {devices}
 
@@ -48,7 +46,7 @@ assumed. [Profiles](../../tests/silicon/profiles) say what that is.
 ## What is known to be wrong
 
 A kernel that spills registers, or uses private memory, needs a reason in tests/silicon/known.yaml.
-So does a warning. An entry that nothing needs fails the run.
+So does a warning. An entry that nothing needs fails the run.{uncounted}
 
 {known}
 """
@@ -60,60 +58,41 @@ def rows(header, lines):
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in (header, ruler, *lines))
 
 
-def device_row(device):
-    kernels = [kernel for _, kernel in device.launched()]
-    vendors = device.profile.compiler != "front-end"
-    simd = collections.Counter(kernel.simd for kernel in kernels if kernel.simd)
+def device_row(name, entry):
+    profile, counts = profiles.load(name), entry["counts"]
     own = [
-        len(kernels),
-        device.count("spills"),
-        device.count("private"),
-        device.count("occupancy"),
-        max((kernel.registers for kernel in kernels), default=0),
-        f"{max((kernel.local for kernel in kernels), default=0) / 1024:.0f} KiB",
-        ", ".join(f"{size}: {count}" for size, count in sorted(simd.items())) or "",
+        entry["kernels"],
+        counts["spills"],
+        counts["private"],
+        counts["occupancy"],
+        entry["registers"],
+        f"{entry['local'] / 1024:.0f} KiB",
+        ", ".join(f"{size}: {count}" for size, count in entry["simd"].items()),
     ]
     return [
-        f"{device.profile.name}: {device.profile.title}",
-        COMPILERS[device.profile.compiler],
-        f"{len(device.outcomes)} of {device.captured}",
-        device.count("fails"),
-        device.count("warns"),
-        *(own if vendors else [""] * len(own)),
+        f"{name}: {profile.title}",
+        COMPILERS[profile.compiler],
+        entry["date"],
+        f"{entry['programs']} of {entry['captured']}",
+        counts["fails"],
+        counts["warns"],
+        *(own if profile.compiler != "front-end" else [""] * len(own)),
     ]
 
 
-#: Kernels that hold most of a network's work.
-BUSY = (
-    "gemm_tiled",
-    "conv_tiled",
-    "attention_forward_local",
-    "attention_forward_wave_matrix",
-    "attention_query_gradient_wave_matrix",
-    "attention_key_gradient_wave_matrix",
-    "attention_query_gradient",
-    "attention_key_gradient",
-)
-
-
-def loop_rows(devices):
+def loop_rows(entries):
     """For each device of AMD's the inner loops of the busy kernels."""
-    for device in devices:
-        if device.profile.compiler != "amd":
-            continue
-        loops = {}
-        for _, kernel in device.launched():
-            if kernel.loop_math:
-                loops.setdefault(kernel.name, f"{kernel.loop_math} of {kernel.loop}")
-        yield [device.profile.name, *(loops.get(name, "") for name in BUSY)]
+    for name, entry in entries.items():
+        if profiles.load(name).compiler == "amd":
+            yield [name, *(entry["loops"].get(kernel, "") for kernel in BUSY)]
 
 
-def known_rows(devices):
+def known_rows(entries):
     """The reasons, with how many kernels or programs each stands for."""
-    found = {f: of for device in devices for f, of in device.findings().items()}
+    found = findings_of(entries)
     for kind in JUDGED:
         for entry in reasons().get(kind, ()):
-            about = sum(len(of) for f, of in found.items() if f.kind == kind and explains(entry, f))
+            about = sum(n for f, n in found.items() if f.kind == kind and explains(entry, f))
             what = entry.get("what", "")
             yield [
                 kind,
@@ -124,18 +103,20 @@ def known_rows(devices):
             ]
 
 
-def page(devices):
-    """The whole page."""
-    header = "device,compiler,programs,failed,with warnings,launched kernels,spills,private memory"
-    header += ",few,most registers,most local memory,work-items of a thread"
-    sources = [[d.profile.name, "<br>".join(d.profile.fields["sources"])] for d in devices]
-    left = sorted(set(profiles.names()) - {device.profile.name for device in devices})
+def page(entries):
+    """The whole page, of what is known of each device (entries.py)."""
+    header = "device,compiler,on,programs,failed,with warnings,launched kernels,spills,"
+    header += "private memory,few,most registers,most local memory,work-items of a thread"
+    left = sorted(set(profiles.names()) - set(entries))
     others = f"\nNothing was compiled yet for {', '.join(left)}." if left else ""
+    old = [name for name, e in entries.items() if any(e["counts"].values()) and not e["findings"]]
+    uncounted = f" Not counted, until they run again: {', '.join(old)}." if old else ""
+    sources = [[name, "<br>".join(profiles.load(name).fields["sources"])] for name in entries]
     return TEXT.format(
         others=others,
-        date=datetime.datetime.now(datetime.UTC).date(),
-        devices=rows(header.split(","), map(device_row, devices)),
-        loops=rows(["device", *BUSY], loop_rows(devices)),
+        uncounted=uncounted,
+        devices=rows(header.split(","), (device_row(*one) for one in entries.items())),
+        loops=rows(["device", *BUSY], loop_rows(entries)),
         sources=rows(["device", "where its answers were published"], sources),
-        known=rows(["what", "where", "devices", "seen", "why"], known_rows(devices)),
+        known=rows(["what", "where", "devices", "seen", "why"], known_rows(entries)),
     )

@@ -6,7 +6,8 @@ import pathlib
 
 import pytest
 
-from tests.silicon import capture, compilers, findings, profiles, results, sample
+from tests.silicon import capture, compilers, entries, findings, profiles, results, sample, table
+from tests.silicon.__main__ import PAGE
 
 #: Where `make silicon` keeps the compilers.
 TOOLS = pathlib.Path(os.environ.get("SILICON_TOOLS", "build/silicon/tools")).resolve()
@@ -73,7 +74,7 @@ def test_a_sample_compiles_without_findings_that_have_no_reason(captured, name, 
     known = results.Results(tmp_path / "results.jsonl")
     known.compile(compiler, programs, jobs=2)
     device = findings.Device(profile, programs, known, len(programs))
-    assert not findings.unexplained([device], whole=False)
+    assert not findings.unexplained(device.findings(), whole=False)
 
 
 def test_findings_need_reasons_and_reasons_findings(tmp_path, monkeypatch):
@@ -85,17 +86,41 @@ def test_findings_need_reasons_and_reasons_findings(tmp_path, monkeypatch):
     idle = compilers.Kernel("idle", spilled=9, waves=4)  # it spills, and doesn't run
     known.known["1"] = compilers.Compiled("", ("a.clh: odd",), (slow, idle))
     device = findings.Device(profile, [program], known, 1)
-    entries = tmp_path / "known.yaml"
-    monkeypatch.setattr(findings, "KNOWN", entries)
-    entries.write_text("{}")
-    wrong = findings.unexplained([device], whole=True)
+    reasons = tmp_path / "known.yaml"
+    monkeypatch.setattr(findings, "KNOWN", reasons)
+    reasons.write_text("{}")
+    wrong = findings.unexplained(device.findings(), whole=True)
     assert wrong == ["gfx1030: a.clh: warns: odd", "gfx1030: gemm/tiled.cl: spills: slow"]
     reason = "{devices: ['gfx*'], file: '%s', reason: because}"
-    entries.write_text(f"warns: [{reason % 'a.clh'}]\nspills: [{reason % 'gemm/*'}]\n")
-    assert not findings.unexplained([device], whole=True)
-    entries.write_text(f"{entries.read_text()}private: [{reason % 'b.cl'}]\n")
-    assert not findings.unexplained([device], whole=False)
-    assert "nothing private any more" in findings.unexplained([device], whole=True)[0]
+    reasons.write_text(f"warns: [{reason % 'a.clh'}]\nspills: [{reason % 'gemm/*'}]\n")
+    assert not findings.unexplained(device.findings(), whole=True)
+    reasons.write_text(f"{reasons.read_text()}private: [{reason % 'b.cl'}]\n")
+    assert not findings.unexplained(device.findings(), whole=False)
+    assert "nothing private any more" in findings.unexplained(device.findings(), whole=True)[0]
+
+
+def test_a_device_s_entry_has_its_row_and_its_findings(tmp_path):
+    profile = profiles.load("gfx1030")
+    launch = capture.Launch("gemm_tiled", (0,) * 3, 0, (1,) * 3)
+    program = capture.Program(tmp_path / "1.cl", (launch,))
+    program.path.write_text('#line 1 "gemm/tiled.cl"\n')
+    known = results.Results(tmp_path / "results.jsonl")
+    kernel = compilers.Kernel(
+        "gemm_tiled", registers=256, spilled=7, waves=4, local=2048, loop=90, loop_math=64
+    )
+    known.known["1"] = compilers.Compiled("", (), (kernel,))
+    entry = entries.entry_of(findings.Device(profile, [program], known, 2))
+    assert not entries.is_whole(entry) and entry["findings"] == [
+        ["spills", "gemm/tiled.cl", "gemm_tiled", 1]
+    ]
+    page = table.page({"gfx1030": entry})
+    (row,) = (line for line in page.splitlines() if line.startswith("| gfx1030: "))
+    assert "| 1 of 2 | 0 | 0 | 1 | 1 | 0 | 0 | 256 | 2 KiB |" in row
+    assert "| gfx1030 | 64 of 90 |" in page and "Nothing was compiled yet for adreno-750" in page
+
+
+def test_the_page_is_that_of_what_is_known():
+    assert table.page(entries.load()) == PAGE.read_text()
 
 
 def test_a_year_s_samples_have_all_devices():
