@@ -34,7 +34,7 @@ export MAX_JOBS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q
 
-.PHONY: help setup build demo test coverage coverage-compile integrations fuzz faults soak check-memory silicon drivers bench docs docs-site notebooks wheel wheels manylinux repair lint format clean distclean
+.PHONY: help setup build demo test coverage coverage-compile integrations fuzz faults soak sanitize check-memory silicon drivers bench docs docs-site notebooks wheel wheels manylinux repair lint format clean distclean
 
 help:
 	@echo "make demo    run the examples on the OpenCL device and on the CPU, side by side"
@@ -153,9 +153,13 @@ faults: build
 soak: build
 	$(BIN)/python -m tests.soak $(ARGS)
 
-# Needs oclgrind: apt-get install oclgrind.
+# Two builds of their own: an hour and a half. ARGS=--floor1 has the OpenCL layer alone, in minutes.
+sanitize: build
+	$(BIN)/python -m tests.sanitize $(ARGS)
+
+# Needs oclgrind: apt-get install oclgrind. ARGS=gpu or ARGS=cpu has the kernels for those alone.
 check-memory: build
-	$(BIN)/python tests/memory_checker/run.py
+	$(BIN)/python tests/memory_checker/run.py $(ARGS)
 
 # Hours for all: ARGS='gfx1030 arc-a --programs 60' compiles a sample of two devices' programs.
 silicon: build
