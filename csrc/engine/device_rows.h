@@ -42,8 +42,11 @@ constexpr DeviceRow gpu(const char* name, const char* source, double launch_cost
           .skinny_local = 128,
           .launch_cost = launch_cost};
 }
-constexpr DeviceRow kNvidia =
-    gpu("NVIDIA", "measured on an NVIDIA H200: launches cost 5 to 8 us", 0.9e6);
+constexpr DeviceRow kNvidia = [] {
+  DeviceRow row = gpu("NVIDIA", "measured on an NVIDIA H200: launches cost 5 to 8 us", 0.9e6);
+  row.skinny_local = 64;
+  return row;
+}();
 /// "CUDA C++ Programming Guide", throughput of arithmetic instructions: two results in double
 /// precision a clock where there are 64 to 128 in single precision.
 constexpr DeviceRow kGeForce = [] {

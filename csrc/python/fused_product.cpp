@@ -1,4 +1,4 @@
-// Matrix products and convolutions with a fused epilogue of torch.compile's
+// Matrix products, linear layers and convolutions with a fused epilogue of torch.compile's
 // (torch_ocl/inductor/templates/template.py): how Python calls them.
 #include <ATen/core/Tensor.h>
 #include <Python.h>
@@ -9,6 +9,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +26,7 @@
 #include "opencl/platform.h"
 #include "ops/convolution/ConvolutionEpilogue.h"
 #include "ops/linalg/GemmEpilogue.h"
+#include "ops/linalg/LinearPieces.h"
 #include "python/bindings.h"
 #include "python/errors.h"
 #include "runtime/device_guard.h"
@@ -37,10 +40,8 @@ namespace {
 struct Fused {
   const ModifiedKernels& kernels;
   int lanes;
-  size_t tensors, numbers;
-  std::function<void(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,
-                     const Epilogue& epilogue)>
-      run;
+  size_t inputs, tensors, numbers;
+  std::function<void(std::span<const at::Tensor> inputs, const Epilogue& epilogue)> run;
   py::object refuse;  // raises, given the driver's log
 };
 
@@ -51,18 +52,21 @@ const at::Tensor& tensor_of(PyObject* object) {
   return THPVariable_Unpack(object);
 }
 
-/// The function's arguments: a, b, c or None, the tensors of the epilogue, its numbers.
+/// The function's arguments: the inputs, some of which may be None, the tensors of the epilogue,
+/// its numbers.
 PyObject* call(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   const auto& fused = *static_cast<const Fused*>(PyCapsule_GetPointer(self, kCapsule));
   try {
-    const size_t expected = 3 + fused.tensors + fused.numbers;
+    const size_t expected = fused.inputs + fused.tensors + fused.numbers;
     if (static_cast<size_t>(count) != expected) {
       throw py::type_error("a fused product takes " + std::to_string(expected) +
                            " arguments, got " + std::to_string(count));
     }
-    const at::Tensor &a = tensor_of(arguments[0]), &b = tensor_of(arguments[1]);
-    const at::Tensor c = arguments[2] == Py_None ? at::Tensor() : tensor_of(arguments[2]);
-    arguments += 3;
+    c10::SmallVector<at::Tensor, 8> inputs;
+    for (size_t i = 0; i < fused.inputs; ++i) {
+      inputs.push_back(arguments[i] == Py_None ? at::Tensor() : tensor_of(arguments[i]));
+    }
+    arguments += fused.inputs;
     Epilogue epilogue{fused.kernels, fused.lanes, {}, {}};
     for (size_t i = 0; i < fused.tensors; ++i) {
       epilogue.operands.push_back(tensor_of(arguments[i]).const_data_ptr());
@@ -73,7 +77,7 @@ PyObject* call(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
       epilogue.numbers.push_back(number);
     }
     const py::gil_scoped_release release;  // kernels may have to be built
-    fused.run(a, b, c, epilogue);
+    fused.run({inputs.data(), inputs.size()}, epilogue);
   } catch (const Error& error) {
     if (error.call() != std::string_view("clBuildProgram")) {
       set_python_error();
@@ -106,12 +110,28 @@ py::object function_of(std::unique_ptr<Fused> fused) {
 /// driver refuses the epilogue, it calls `refuse` with the driver's log, which has to raise.
 py::object fused_product(const std::string& text, int lanes, size_t tensors, size_t numbers,
                          double alpha, double beta, py::object refuse) {
-  const auto run = [alpha, beta](const at::Tensor& a, const at::Tensor& b, const at::Tensor& c,
-                                 const Epilogue& epilogue) {
-    native::run_gemm_with_epilogue(a, b, c, alpha, beta, epilogue);
+  const auto run = [alpha, beta](std::span<const at::Tensor> inputs, const Epilogue& epilogue) {
+    native::run_gemm_with_epilogue(inputs[0], inputs[1], inputs[2], alpha, beta, epilogue);
   };
   return function_of(std::make_unique<Fused>(
-      Fused{ModifiedKernels::of(text), lanes, tensors, numbers, run, std::move(refuse)}));
+      Fused{ModifiedKernels::of(text), lanes, 3, tensors, numbers, run, std::move(refuse)}));
+}
+
+/// A function of an input, `pieces` weights, as many scales where there are any, and the weight of
+/// a norm where there is an epsilon: torch.ops.ocl.linear_pieces, whose results have that dtype.
+py::object fused_pieces(const std::string& text, int lanes, size_t tensors, size_t numbers,
+                        size_t pieces, bool scaled, bool points, at::ScalarType dtype,
+                        std::optional<double> epsilon, double shift, py::object refuse) {
+  const auto run = [=](std::span<const at::Tensor> inputs, const Epilogue& epilogue) {
+    const auto weights = inputs.subspan(1, pieces);
+    const auto scales = inputs.subspan(1 + pieces, scaled ? pieces : 0);
+    std::optional<native::RmsNorm> norm;
+    if (epsilon) norm = native::RmsNorm{*epsilon, inputs.back(), shift};
+    native::linear_pieces_with_epilogue(inputs[0], weights, scales, points, norm, dtype, epilogue);
+  };
+  const size_t inputs = 1 + pieces * (scaled ? 2 : 1) + (epsilon ? 1 : 0);
+  return function_of(std::make_unique<Fused>(
+      Fused{ModifiedKernels::of(text), lanes, inputs, tensors, numbers, run, std::move(refuse)}));
 }
 
 /// A convolution of an input, a weight, and a bias or None.
@@ -119,19 +139,19 @@ py::object fused_convolution(const std::string& text, int lanes, size_t tensors,
                              std::vector<int64_t> stride, std::vector<int64_t> padding,
                              std::vector<int64_t> dilation, int64_t groups, bool channels_last,
                              py::object refuse) {
-  const auto run = [=](const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                       const Epilogue& epilogue) {
-    native::run_convolution_with_epilogue(input, weight, bias, stride, padding, dilation, groups,
-                                          {epilogue, channels_last});
+  const auto run = [=](std::span<const at::Tensor> inputs, const Epilogue& epilogue) {
+    native::run_convolution_with_epilogue(inputs[0], inputs[1], inputs[2], stride, padding,
+                                          dilation, groups, {epilogue, channels_last});
   };
   return function_of(std::make_unique<Fused>(
-      Fused{ModifiedKernels::of(text), lanes, tensors, numbers, run, std::move(refuse)}));
+      Fused{ModifiedKernels::of(text), lanes, 3, tensors, numbers, run, std::move(refuse)}));
 }
 
 }  // namespace
 
 void bind_fused_product(py::module_& module) {
   module.def("fused_product", &fused_product);
+  module.def("fused_pieces", &fused_pieces);
   module.def("fused_convolution", &fused_convolution);
   module.attr("CPU_VECTOR_BYTES") = kCpuVectorBytes;
   module.attr("GPU_VECTOR_BYTES") = kGpuVectorBytes;

@@ -217,6 +217,15 @@ def test_linear_pieces_of_any_layout():
         torch.testing.assert_close(found.cpu().double(), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_linear_pieces_of_long_columns():
+    """GPUs sum them in parts."""
+    x, weights = torch.randn(1, 2**15), [torch.randn(8, 2**15) for _ in range(2)]
+    expected = x.double() @ torch.cat(weights).double().t()
+    found = torch.ops.ocl.linear_pieces(x.to("ocl"), [w.to("ocl") for w in weights])
+    atol = 1e-5 * expected.abs().max().item()
+    torch.testing.assert_close(found.cpu().double(), expected, rtol=0, atol=atol)
+
+
 def test_linear_pieces_keep_infinities_apart():
     x = torch.tensor([[1.0, 2.0]])
     weights = [torch.tensor([[torch.inf, 0.0]]), torch.tensor([[torch.nan, 1.0], [0.0, 3.0]])]

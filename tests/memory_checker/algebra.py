@@ -67,6 +67,10 @@ def products():
     scales = torch.rand(2, 16, 2).to("ocl")
     for count in (1, 3, 11):
         keep.append(torch._weight_int4pack_mm_for_cpu(rows[:count], packed, 32, scales))
+    parts = [packed, packed[:8].clone()], [scales, scales[:, :8].clone()]
+    for count in (1, 3):
+        keep.append(torch.ops.ocl.linear_pieces(rows[:count], *parts, epsilon=1e-5, norm=rows[0]))
+    keep.append(torch._weight_int8pack_mm(rows[:2], bits.char(), scales[0, :, 0].contiguous()))
     keep.append(torch._weight_int8pack_mm(rows, bits.char(), scales[0, :, 0].contiguous()))
     keep += integers(rows, bits, scales) + blocks_of_bits(rows) + blocks_of_files(rows)
     keep += [x.to(torch.float8_e4m3fn).float(), x.t().to(torch.float8_e5m2).eq(1)]

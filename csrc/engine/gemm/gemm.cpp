@@ -242,10 +242,11 @@ void run(const Description& d, const Epilogue* epilogue) {
   run_batches(plan);
 }
 
-bool run_pieces(const Description& d, const PiecesOfB& pieces) {
+bool run_pieces(const Description& d, const PiecesOfB& pieces, const Epilogue* epilogue) {
   if (d.m == 0 || d.batch != 1 || d.m >= d.n || d.b.row_stride != 1) return false;
   Plan plan = make_plan(d);
   plan.pieces = &pieces;
+  plan.epilogue = epilogue;
   return run_plan_of_pieces(plan);
 }
 

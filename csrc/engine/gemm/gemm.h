@@ -4,6 +4,7 @@
 #include <c10/core/Scalar.h>
 #include <c10/core/ScalarType.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -27,10 +28,21 @@ struct NormOfA {
   c10::ScalarType dtype = c10::ScalarType::Float;
   float epsilon = 0, shift = 0;
 };
+/// Columns of b are integers with scales, on GPUs (kernels/gemm/scaled_rows.clh): of 8 bits with a
+/// number each, or of 4 bits, which b has as bytes. Those have a pair of numbers for each `group`
+/// of k, a multiple of kFourBitBlock.
+struct ScalesOfB {
+  std::array<const void*, kMostPieces> data{};
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  int64_t group = 0;  // 0: of 8 bits
+  bool has_points = false;
+};
+inline constexpr int64_t kFourBitBlock = 32;
 struct PiecesOfB {
   const void *second_data = nullptr, *third_data = nullptr;
   int64_t second = 0, third = 0;
   const NormOfA* norm = nullptr;
+  const ScalesOfB* scales = nullptr;
 };
 
 /// A batch of matrices in device memory. Strides are in elements and may be 0 (broadcast).
@@ -93,8 +105,10 @@ bool prefers_dots(c10::ScalarType a, c10::ScalarType b, c10::ScalarType out, int
                   int64_t k);
 
 /// run() for a b whose columns lie in several tensors. False, and nothing is enqueued, where no
-/// kernel takes it: they take few rows, and columns that are contiguous. A norm needs a GPU.
-bool run_pieces(const Description& description, const PiecesOfB& pieces);
+/// kernel takes it: they take few rows, and columns that are contiguous. A norm and scales need a
+/// GPU. Columns of 4 bits begin at multiples of 16 bytes, and a row of a at one of 8 elements.
+bool run_pieces(const Description& description, const PiecesOfB& pieces,
+                const Epilogue* epilogue = nullptr);
 
 /// Whether run() is so much faster with a's rows and b's columns contiguous that it pays to
 /// copy them: Hopper's matrix instructions for 8-bit integers and TF32 read them only so.

@@ -63,6 +63,7 @@ void launch_gemm(Kernel& kernel, const Plan& plan, const NDRange& range, const v
       set(norm->weight);
       kernel.set_value(index++, Norm{norm->epsilon, norm->shift});
     }
+    if (pieces->scales != nullptr) std::ranges::for_each(pieces->scales->data, set);
   }
   if (!extra.empty()) kernel.set_bytes(index++, extra.data(), extra.size());
   const Arguments& p = plan.problem;

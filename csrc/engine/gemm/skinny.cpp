@@ -20,7 +20,8 @@ namespace {
 constexpr uint32_t kMostBesideAmx = 4, kLargeBesideAmx = 1 << 16;
 // Rows for each column beside which a copy of the columns is little.
 constexpr uint32_t kRowsOfCopy = 16;
-constexpr int kDotColumns = 4;  // of more, those whose sums are in registers at a time
+constexpr int kVectorOfBlock = 8;  // numbers that are made of 4 bits together
+constexpr int kDotColumns = 4;     // of more, those whose sums are in registers at a time
 
 /// The plan with the large matrix as a: as few columns as there are.
 Plan oriented(const Plan& plan) {
@@ -47,6 +48,15 @@ const NormOfA* norm_of(const Plan& plan) {
   return plan.pieces != nullptr ? plan.pieces->norm : nullptr;
 }
 
+const ScalesOfB* scales_of(const Plan& plan) {
+  return plan.pieces != nullptr ? plan.pieces->scales : nullptr;
+}
+
+bool has_four_bits(const Plan& plan) {
+  const ScalesOfB* scales = scales_of(plan);
+  return scales != nullptr && scales->group > 0;
+}
+
 /// Why none of the four takes the plan, in `plan` as oriented() gives it.
 const char* refuse(const Plan& plan) {
   const Arguments& p = plan.problem;
@@ -63,12 +73,44 @@ const char* refuse(const Plan& plan) {
   return nullptr;
 }
 
+/// Whether the other pieces of the large matrix, and a norm's weight, are aligned to vectors, as
+/// takes_vectors() asks.
+bool pieces_take_vectors(const Plan& plan, int width) {
+  if (plan.pieces == nullptr) return true;
+  const auto aligned = [&](const void* data, size_t size) {
+    return reinterpret_cast<uintptr_t>(data) % (static_cast<size_t>(width) * size) == 0;
+  };
+  const NormOfA* norm = norm_of(plan);
+  return aligned(plan.pieces->second_data, plan.a_size) &&
+         aligned(plan.pieces->third_data, plan.a_size) &&
+         (norm == nullptr || aligned(norm->weight, c10::elementSize(norm->dtype)));
+}
+
+/// Whether the operands of group_dot are vectors of so many elements.
+bool takes_vectors_of_k(const Plan& plan, int width) {
+  const Arguments& p = plan.problem;
+  return p.a.column == 1 && p.b.row == 1 &&
+         takes_vectors(plan.a, plan.a_size, width, p.m, p.a.row, p.k, 1, p.a.batch, false) &&
+         takes_vectors(plan.b, plan.b_size, width, p.n, p.b.column, p.k, 1, p.b.batch, false) &&
+         pieces_take_vectors(plan, width);
+}
+
+const char* refuse_four_bits(const Plan& plan) {
+  const auto aligned = [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; };
+  return aligned(plan.a) && aligned(plan.pieces->second_data) && aligned(plan.pieces->third_data) &&
+                 takes_vectors_of_k(plan, kVectorOfBlock)
+             ? nullptr
+             : "blocks of 4 bits that begin anywhere";
+}
+
 template <bool on_cpu, bool columns>
 const char* refuse(const Plan& source) {
   if (source.device.is_cpu() != on_cpu) return on_cpu ? "only for CPU devices" : "only for GPUs";
   if (norm_of(source) != nullptr && (on_cpu || columns)) return "a norm";
+  if (scales_of(source) != nullptr && (on_cpu || columns)) return "scales";
   const Plan plan = oriented(source);
   if (const char* reason = refuse(plan)) return reason;
+  if (has_four_bits(plan)) return refuse_four_bits(plan);
   if (by_columns(plan) == columns) return nullptr;
   return columns ? "the columns of the large matrix aren't contiguous"
                  : "the columns of the large matrix are contiguous";
@@ -142,19 +184,6 @@ void run_dot(Plan& plan, std::span<const Define> defines) {
   finish_split(plan, workspace.data());
 }
 
-/// Whether the other pieces of the large matrix, and a norm's weight, are aligned to vectors, as
-/// takes_vectors() asks.
-bool pieces_take_vectors(const Plan& plan, int width) {
-  if (plan.pieces == nullptr) return true;
-  const auto aligned = [&](const void* data, size_t size) {
-    return reinterpret_cast<uintptr_t>(data) % (static_cast<size_t>(width) * size) == 0;
-  };
-  const NormOfA* norm = norm_of(plan);
-  return aligned(plan.pieces->second_data, plan.a_size) &&
-         aligned(plan.pieces->third_data, plan.a_size) &&
-         (norm == nullptr || aligned(norm->weight, c10::elementSize(norm->dtype)));
-}
-
 /// Rows of a group of group_dot: their sums and loads take two thirds of the registers at most, and
 /// each unit has work for some groups.
 size_t rows_of_group(const Plan& plan, int columns, int width) {
@@ -167,6 +196,15 @@ size_t rows_of_group(const Plan& plan, int columns, int width) {
   return rows;
 }
 
+/// Work-items of a group whose rows have 4 bits, so many at most: the columns of all their blocks
+/// are floats in local memory.
+size_t items_of_blocks(const Plan& plan, int columns, size_t most) {
+  constexpr size_t kLeast = 16;
+  const size_t of_item = static_cast<size_t>(columns * kFourBitBlock) * sizeof(float);
+  while (most > kLeast && most * of_item > plan.device.properties().local_memory / 2) most /= 2;
+  return most;
+}
+
 void run_group_dot(Plan& plan, std::span<const Define> common) {
   static const KernelFamily family{"gemm/group_dot.cl", "gemm_group_dot"};
   Arguments& p = plan.problem;
@@ -177,29 +215,39 @@ void run_group_dot(Plan& plan, std::span<const Define> common) {
   if (!plan.complex && plan.a_size <= 2 && 2 * most * columns <= registers_of_item(plan) / 2) {
     most = std::min(8, 2 * most);
   }
-  const bool vectors =
-      most > 1 && p.a.column == 1 && p.b.row == 1 &&
-      takes_vectors(plan.a, plan.a_size, most, p.m, p.a.row, p.k, 1, p.a.batch, false) &&
-      takes_vectors(plan.b, plan.b_size, most, p.n, p.b.column, p.k, 1, p.b.batch, false);
-  const int width = vectors && pieces_take_vectors(plan, most) ? most : 1;
+  const ScalesOfB* scales = scales_of(plan);
+  const bool four_bits = has_four_bits(plan);
+  const int width = four_bits                                    ? kVectorOfBlock
+                    : most > 1 && takes_vectors_of_k(plan, most) ? most
+                                                                 : 1;
   const NormOfA* norm = norm_of(plan);
   const size_t rows = rows_of_group(plan, columns, width), groups = ceil_div(p.m, rows);
   const size_t in_flight = columns > 2 ? 2 : std::max<size_t>(1, 4 / rows);
-  const size_t usual = plan.parameters.skinny.local, local = rows > 4 ? usual / 2 : usual;
-  const std::array<Define, 7> defines{{{"WIDTH", width},
-                                       common[1],
-                                       {"ROWS", rows},
-                                       {"LOCAL", local},
-                                       {"IN_FLIGHT", in_flight},
-                                       common[4],
-                                       {"NORM", tag(norm != nullptr ? norm->dtype : c10::kFloat)}}};
+  const size_t usual = plan.parameters.skinny.local;
+  size_t local = rows > 4 ? usual / 2 : usual;
+  if (four_bits) local = items_of_blocks(plan, columns, local);
+  std::array<Define, 11> defines{{{"WIDTH", width},
+                                  common[1],
+                                  {"ROWS", rows},
+                                  {"LOCAL", local},
+                                  {"IN_FLIGHT", in_flight},
+                                  common[4]}};
+  size_t given = 6;
+  if (norm != nullptr) defines[given++] = {"NORM", tag(norm->dtype)};
+  if (scales != nullptr) {
+    defines[given++] = {"QUANTISED", four_bits ? 4 : 8};
+    defines[given++] = {"SCALES", tag(scales->dtype)};
+    if (four_bits) defines[given++] = {"SCALE_GROUP", scales->group};
+    if (scales->has_points) defines[given++] = {"POINTS", 1};
+  }
   // A norm needs all of k.
   if (norm == nullptr) {
+    const auto step = static_cast<size_t>(four_bits ? kFourBitBlock : width);
     split_k(p, static_cast<int64_t>(groups * p.batch), groups_of_units(plan.device), 4096,
-            local * static_cast<size_t>(width));
+            local * step);
   }
   const Workspace sums(split_bytes(plan));
-  launch_gemm(get_kernel(family, plan, std::span(defines).first(norm != nullptr ? 7 : 6)), plan,
+  launch_gemm(get_kernel(family, plan, std::span(defines).first(given)), plan,
               NDRange::volume({groups * local, p.splits, p.batch}, {local, 1, 1}), sums.data());
   finish_split(plan, sums.data());
 }

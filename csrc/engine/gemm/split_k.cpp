@@ -26,11 +26,13 @@ size_t split_bytes(const Plan& plan) {
   return static_cast<size_t>(p.splits) * p.batch * p.m * p.n * plan.compute_size;
 }
 
-void finish_split(const Plan& plan, const void* sums) {
+void finish_split(const Plan& source, const void* sums) {
   static const KernelFamily family{"gemm/split_k.cl", "gemm_split_k"};
   static const KernelFamily group_family{"gemm/split_k_group.cl", "gemm_split_k_group"};
+  if (source.problem.splits <= 1 && (source.problem.flags & kKeepSums) == 0) return;
+  Plan plan = source;
+  plan.pieces = nullptr;  // sums don't lie in them
   const Arguments& p = plan.problem;
-  if (p.splits <= 1 && (p.flags & kKeepSums) == 0) return;
   if (plan.epilogue != nullptr && plan.epilogue->lanes > 1) {
     const bool turned = (p.flags & kTransposed) != 0;
     const size_t rows = turned ? p.n : p.m, columns = turned ? p.m : p.n;

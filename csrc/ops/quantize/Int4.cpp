@@ -13,7 +13,9 @@
 #include "opencl/ceil_div.h"
 #include "opencl/kernel.h"
 #include "opencl/kernel_family.h"
+#include "opencl/platform.h"
 #include "ops/linalg/LinearAlgebra.h"
+#include "ops/linalg/LinearPieces.h"
 #include "ops/quantize/Aligned.h"
 #include "runtime/stream.h"
 
@@ -24,11 +26,10 @@ using at::Tensor;
 namespace {
 
 const KernelFamily lanes_family{"quantize/int4_lanes.cl", "int4_product_lanes"};
-const KernelFamily group_family{"quantize/int4.cl", "int4_product_group"};
 const KernelFamily expand_lanes_family{"quantize/int4_lanes.cl", "int4_expand_lanes"};
 const KernelFamily expand_family{"quantize/int4.cl", "int4_expand"};
 
-constexpr int64_t kMostRows = 8;   // of activations: past that, unpacked numbers pay
+constexpr int64_t kMostRows = 8;   // of activations on CPUs: past that, unpacked numbers pay
 constexpr uintptr_t kVector = 32;  // the bytes of 8 floats
 /// So many unpacked numbers are in memory at a time.
 constexpr int64_t kMostNumbers = int64_t{1} << 24;
@@ -37,38 +38,33 @@ Pointer pointer(const Tensor& tensor) {
   return Pointer{tensor.defined() ? tensor.const_data_ptr() : nullptr};
 }
 
-void product_of_few_rows(const Tensor& x, const Int4Matrix& matrix, const Tensor& bias,
-                         const Tensor& out) {
+/// A CPU's product, whose bits are in lanes.
+void product_in_lanes(const Tensor& x, const Int4Matrix& matrix, const Tensor& bias,
+                      const Tensor& out) {
   Queue& queue = current_queue(x.device().index());
-  Device& device = queue.device();
   const int64_t count = x.size(0);
   const uint32_t together = count <= 1 ? 1 : count <= 2 ? 2 : count <= 4 ? 4 : 8;
   // Registers that the rows' sums leave.
   const uint32_t of_matrix = together <= 2 ? 64 : together <= 4 ? 32 : 16;
-  constexpr uint32_t kShare = 32;
-  std::array<Define, 7> defines{
-      {{"TAG", tag(x.scalar_type())},
-       {"PAIRS", tag(matrix.pairs.scalar_type())},
-       {"NQ", together},
-       {matrix.in_lanes ? "ROWS" : "SHARE", matrix.in_lanes ? of_matrix : kShare}}};
+  std::array<Define, 6> defines{{{"TAG", tag(x.scalar_type())},
+                                 {"PAIRS", tag(matrix.pairs.scalar_type())},
+                                 {"NQ", together},
+                                 {"ROWS", of_matrix}}};
   size_t given = 4;
   if (matrix.has_points) defines[given++] = {"POINTS", 1};
   if (bias.defined()) defines[given++] = {"BIAS", 1};
-  if (!matrix.in_lanes) defines[given++] = {"ALIGNED_VECTORS", 1};
   const auto rows = static_cast<uint32_t>(count), n = static_cast<uint32_t>(matrix.n),
              k = static_cast<uint32_t>(matrix.k), group = static_cast<uint32_t>(matrix.group);
-  const auto run = [&](const KernelFamily& family, const NDRange& range, const Tensor& values,
-                       const Tensor& bits, const Tensor& pairs) {
-    launch(family.get(device, {defines.data(), given}), queue, range, pointer(values),
-           pointer(bits), pointer(pairs), pointer(bias), Pointer{out.mutable_data_ptr()}, rows, n,
-           k, group);
-  };
-  if (matrix.in_lanes) {
-    run(lanes_family, NDRange::linear(ceil_div(n, of_matrix), 1), x, matrix.bits, matrix.pairs);
-  } else {
-    run(group_family, NDRange::linear(matrix.n * kShare, group_of_lanes(device)),
-        aligned(x, kVector), aligned(matrix.bits, kVector), aligned(matrix.pairs, kVector));
-  }
+  launch(lanes_family.get(queue.device(), {defines.data(), given}), queue,
+         NDRange::linear(ceil_div(n, of_matrix), 1), pointer(x), pointer(matrix.bits),
+         pointer(matrix.pairs), pointer(bias), Pointer{out.mutable_data_ptr()}, rows, n, k, group);
+}
+
+/// A GPU's product of few rows; false where there are too many.
+bool product_by_groups(const Tensor& x, const Int4Matrix& matrix, const Tensor& bias,
+                       const Tensor& out) {
+  const LinearWeights weights{{aligned(matrix.bits, kVector)}, {matrix.pairs}, matrix.has_points};
+  return linear_in_one_launch(aligned(x, kVector), weights, {}, bias, out);
 }
 
 /// The numbers of rows from `start` on, as many as `out` has. In lanes they are whole vectors of
@@ -136,10 +132,10 @@ void int4_product(const char* name, const Tensor& x, const Int4Matrix& matrix, c
     return;
   }
   const bool is_cpu = device(x.device().index()).is_cpu();
-  if (x.size(0) <= kMostRows && is_cpu == matrix.in_lanes) {
-    product_of_few_rows(x, matrix, bias, out);
-    return;
+  if (is_cpu && matrix.in_lanes && x.size(0) <= kMostRows) {
+    return product_in_lanes(x, matrix, bias, out);
   }
+  if (!is_cpu && !matrix.in_lanes && product_by_groups(x, matrix, bias, out)) return;
   by_parts(matrix, unpacked, [&](int64_t start, const Tensor& numbers) {
     const int64_t count = numbers.size(0);
     const Tensor c = bias.defined() ? bias.narrow(0, start, count) : Tensor();

@@ -12,6 +12,7 @@
 #include "ops/_weight_int4pack_mm_for_cpu.h"
 #include "ops/_weight_int8pack_mm.h"
 #include "ops/linalg/LinearAlgebra.h"
+#include "ops/linalg/LinearPieces.h"
 #include "ops/quantize/Int4.h"
 
 namespace ocl::native {
@@ -45,11 +46,13 @@ Tensor _weight_int8pack_mm(const Tensor& self, const Tensor& mat2, const Tensor&
   TORCH_CHECK(scales.dim() == 1 && scales.size(0) == mat2.size(0), kName,
               ": expect scales to be 1d tensor with size ", mat2.size(0));
   check_same_dtype(scales, self.scalar_type());
-  // Scaled before it is rounded: sums of products with integers soon leave a half type's range.
   const auto sizes = {self.size(0), mat2.size(0)};
-  const Tensor sums = at::empty(sizes, self.options().dtype(at::kFloat));
+  Tensor out = at::empty(sizes, self.options());
+  if (out.numel() == 0 || linear_in_one_launch(self, {{mat2}, {scales}}, {}, {}, out)) return out;
+  // Scaled before it is rounded: sums of products with integers soon leave a half type's range.
+  const bool is_float = self.scalar_type() == at::kFloat;
+  const Tensor sums = is_float ? out : at::empty(sizes, self.options().dtype(at::kFloat));
   run_gemm(kName, self, mat2.t(), Tensor(), sums, 1, 0);
-  Tensor out = self.scalar_type() == at::kFloat ? sums : at::empty(sizes, self.options());
   return at::mul_out(out, sums, scales);
 }
 

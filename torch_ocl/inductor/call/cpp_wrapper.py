@@ -208,11 +208,11 @@ class OclCppWrapper(CppWrapperCpu):
         self.ocl_templates.append(code.getvalue())
 
     def call_template(
-        self, name: str, inputs: list[str], tensors: list[str], numbers: list[str]
+        self, name: str, inputs: list[str | None], tensors: list[str], numbers: list[str]
     ) -> None:
-        a, b, *c = inputs
+        given = ", ".join(x or "nullptr" for x in inputs)
         lists = f"{{{', '.join(tensors)}}}, {{{', '.join(numbers)}}}"
-        self.writeline(f"{name}.run({a}, {b}, {', '.join(c or ['nullptr'])}, {lists});")
+        self.writeline(f"{name}.run({given}, {lists});")
 
     def call_product(
         self, op: str, out: str, inputs: list[str], scalars: tuple[float, float]

@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from torch_ocl import _C
 from torch_ocl.inductor import refused
 from torch_ocl.inductor.text.program import helpers_of
@@ -71,6 +73,45 @@ def fused_product(
     refuse = _refusal(name, origin, epilogue)
 
     return _C.fused_product(epilogue, lanes, tensors, numbers, alpha, beta, refuse)  # type: ignore[no-any-return]
+
+
+def fused_pieces(
+    name: str,
+    origin: str,
+    epilogue: str,
+    lanes: int,
+    tensors: int,
+    numbers: int,
+    pieces: int,
+    scaled: bool,
+    points: bool,
+    dtype: torch.dtype,
+    epsilon: float | None,
+    shift: float,
+) -> Callable[..., None]:
+    """torch.ops.ocl.linear_pieces with its epilogue, as a function.
+
+    Args:
+        name: As fused_product().
+        origin: As fused_product().
+        epilogue: As fused_product().
+        lanes: As fused_product().
+        tensors: How many the epilogue reads and writes; the function takes them after the input,
+            the weights, their scales, and the weight of a norm.
+        numbers: How many integers it takes after these.
+        pieces: How many weights there are.
+        scaled: Whether each has scales.
+        points: As the op has it, and the next three.
+        dtype: Of the results that the epilogue sees.
+        epsilon: None: there is no norm.
+        shift: Added to the norm's weight.
+
+    Raises:
+        RefusedKernel: From the function, where the driver does not build the epilogue.
+    """
+    settings = pieces, scaled, points, dtype, epsilon, shift
+    refuse = _refusal(name, origin, epilogue)
+    return _C.fused_pieces(epilogue, lanes, tensors, numbers, *settings, refuse)  # type: ignore[no-any-return]
 
 
 def fused_convolution(

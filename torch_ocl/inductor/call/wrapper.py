@@ -34,11 +34,10 @@ class _Calls:
 
     # --- products and convolutions (templates/template.py)
     def call_template(
-        self, name: str, inputs: list[str], tensors: list[str], numbers: list[str]
+        self, name: str, inputs: list[str | None], tensors: list[str], numbers: list[str]
     ) -> None:
-        """Calls one with an epilogue: of two or three inputs, and of what the epilogue takes."""
-        a, b, *c = inputs
-        arguments = [a, b, *(c or ["None"]), *tensors, *numbers]
+        """Calls one with an epilogue: of its inputs, and of what the epilogue takes."""
+        arguments = [*map(str, inputs), *tensors, *numbers]
         self.writeline(f"{name}({', '.join(arguments)})")  # type: ignore[attr-defined]
 
     def call_product(

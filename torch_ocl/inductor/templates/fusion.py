@@ -92,5 +92,5 @@ def codegen(scheduling: Any, template: Any, nodes: Sequence[Any]) -> None:
         for symbol in number.free_symbols:
             wrapper.ensure_size_computed(symbol)
     numbers = [wrapper.codegen_sizevar(number) for number in written.numbers]
-    wrapper.call_template(name, node.operands(), written.tensors, numbers)
+    wrapper.call_template(name, node.given(), written.tensors, numbers)
     scheduling.free_buffers_in_scheduler()

@@ -62,7 +62,8 @@ class Template(ir.TemplateBuffer):
         inputs: What the eager op takes; a third one may be missing.
     """
 
-    kind: str  # fused_product or fused_convolution, of call/runtime.py
+    kind: str  # fused_product, fused_pieces or fused_convolution, of call/runtime.py
+    least_operands = 3  # that the function takes: None where there is none
 
     def __init__(self, layout: ir.Layout, inputs: Sequence[Any]) -> None:
         super().__init__(layout, inputs, make_kernel_render=None)
@@ -111,6 +112,11 @@ class Template(ir.TemplateBuffer):
     def operands(self) -> list[str]:
         """The inputs as the wrapper calls them."""
         return [x.codegen_reference() for x in self.inputs]  # type: ignore[union-attr]
+
+    def given(self) -> list[str | None]:
+        """The operands as the function of `kind` takes them."""
+        names = self.operands()
+        return [*names, *[None] * (self.least_operands - len(names))]
 
     def extract_read_writes(self, normalize: bool = False) -> dependencies.ReadWrites:
         """As upstream's, but what it writes is in the order in which it lies, as readers go."""

@@ -14,6 +14,7 @@ def install() -> None:
     """Applies the changes, once."""
     _products()
     _casts_before_products()
+    _linear_layers()
     _convolutions()
     _flex_attention()
 
@@ -42,6 +43,17 @@ def _casts_before_products() -> None:
 
     for op in (prologue.CAST, prologue.SCALE):
         lowerings[op] = prologue.keeping(op, lowerings[op])
+
+
+def _linear_layers() -> None:
+    """An op of our own: a call of it, which nothing is fused with, is what upstream makes."""
+    from torch._inductor.lowering import fallback_handler, lowerings
+
+    from torch_ocl.inductor.passes import shared_input  # noqa: F401  (the op's fake)
+    from torch_ocl.inductor.templates import pieces
+
+    op = torch.ops.ocl.linear_pieces.default
+    lowerings[op] = pieces.lowering_of(fallback_handler(op, add_to_fallback_set=False))
 
 
 def _convolutions() -> None:
