@@ -235,6 +235,7 @@ def run_first_step(process, request, write):
     if request["faults"] is None:
         process.check(*process.run())
         calls = process.proxy.calls()
+        process.settle()  # as beside a fault: where there are other devices, they get a context
         process.check(*process.run())
         write({"calls": calls, "held": process.held()})
         return
