@@ -58,9 +58,15 @@ kernel void norm_rows_registers(global const char* x, const ulong x_offset, glob
 #if RMS
   FOR_ROWS(t) mean[t] = 0;
 #else
+  SCALAR origin[ROWS];
   FOR_ROWS(t) {
+    const SCALAR first = LOAD_OF(IN, ROW_START(x, IN, row[t]), 0);
+    origin[t] = ORIGIN_OF_ROW(first);
     VECTOR sum = ZERO;
-    FOR_ROW_VECTORS(j) sum += rows[t][j];
+    FOR_ROW_VECTORS(j) {
+      rows[t][j] -= origin[t];
+      sum += rows[t][j];
+    }
     mean[t] = sum_lanes(sum);
   }
   sum_rows(mean, item, shared);
@@ -89,7 +95,7 @@ kernel void norm_rows_registers(global const char* x, const ulong x_offset, glob
     }
     if (item == 0) {
 #if !RMS
-      STORE_TO(STAT, means, row[t], mean[t]);
+      STORE_TO(STAT, means, row[t], origin[t] + mean[t]);
 #endif
       STORE_TO(STAT, rstds, row[t], rstd[t]);
     }

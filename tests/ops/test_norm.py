@@ -338,6 +338,32 @@ def test_no_cancellation(dtype):
         assert_close(out.cpu().double(), exact, rtol=0, atol=allowed)
 
 
+@pytest.mark.parametrize("length", [3, 128, 1001, 4096, 50000])
+@pytest.mark.parametrize("mean", [-1e3, 1e4])
+def test_rows_far_from_zero(mean, length):
+    """The mean is as exact as a float can be, and that of a long row's blocks nearly."""
+    torch.manual_seed(length)
+    x = torch.randn(17, length) + mean
+    expected = functional.layer_norm(x.double(), (length,))
+    found = functional.layer_norm(x.to("ocl"), (length,)).cpu().double()
+    # Half a unit of the mean's last place, of deviations of 1, and what the sums round. Those of
+    # three numbers may be small.
+    allowed = abs(mean) * 2**-24 * {3: 20, 50000: 3}.get(length, 1.5) + 2e-6
+    assert (found - expected).abs().max() <= allowed
+
+
+def test_rows_that_begin_with_the_largest_numbers():
+    for first in (3e38, -3e38, 1e30, torch.inf, torch.nan):
+        x = torch.randn(4, 300)
+        x[1, 0], x[2, 1] = first, first
+        expected = functional.layer_norm(x.double(), (300,)).float()
+        found = functional.layer_norm(x.to("ocl"), (300,)).cpu()
+        finite = x.square().sum(1).isfinite()
+        torch.testing.assert_close(found[finite], expected[finite], rtol=1e-4, atol=1e-5)
+        reference = functional.layer_norm(x, (300,))
+        assert torch.equal(found.isnan(), reference.isnan())
+
+
 def test_special_values():
     nan, inf = float("nan"), float("inf")
     x = torch.randn(6, 40)
