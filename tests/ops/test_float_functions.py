@@ -119,3 +119,14 @@ def test_the_gradient_of_tanh_where_it_is_small():
     found = torch.ops.aten.tanh_backward(torch.ones_like(b).to("ocl"), b.to("ocl")).cpu().double()
     expected = 1 - b.double().square()
     assert ((found - expected).abs() <= 2**-24 * expected).all()
+
+
+def test_the_gradient_of_tanh_compiled():
+    """It is a formula there, of the same bits."""
+    x = torch.linspace(-12, 12, 2**16 + 3)
+
+    def gradient(function):
+        leaf = x.to("ocl").requires_grad_()
+        return torch.autograd.grad(function(leaf).sum(), leaf)[0]
+
+    assert torch.equal(gradient(torch.compile(torch.tanh)), gradient(torch.tanh))

@@ -56,6 +56,10 @@ class Overrides(OpOverrides):
 
     @staticmethod
     def sub(a: Operand, b: Operand) -> Value:
+        x = unwrap(b)
+        if isinstance(x, Value) and "square_of" in x.attrs and is_constant(a, 1.0):
+            # Near 1 a rounded square has lost most digits: the gradient of tanh.
+            return emit("fma(-{0}, {0}, ({T})(1))", x.dtype, x.attrs["square_of"])
         result = Overrides._sub(a, b)
         a, b = unwrap(a), unwrap(b)
         if isinstance(b, Value) and b.attrs.get("maximum_of") is a:
@@ -63,7 +67,17 @@ class Overrides(OpOverrides):
         return result
 
     _sub = arithmetic("{0} - {1}", fold=torch.sub)
-    mul = arithmetic("{0} * {1}", "({0} & {1})", fold=torch.mul)
+
+    @staticmethod
+    def mul(a: Operand, b: Operand) -> Value:
+        result = Overrides._mul(a, b)
+        x = unwrap(a)
+        if isinstance(x, Value) and x is unwrap(b) and x.dtype == result.dtype:
+            if x.dtype.is_floating_point:
+                result.attrs["square_of"] = x
+        return result
+
+    _mul = arithmetic("{0} * {1}", "({0} & {1})", fold=torch.mul)
     mul_rn = mul
     _truediv = binary_real("({0} / {1})", fold=torch.div)
     int_truediv = _truediv
