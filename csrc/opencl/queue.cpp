@@ -223,10 +223,15 @@ void Queue::set_defers(bool defers) {
   defers_.store(defers, std::memory_order_release);
 }
 
+void Queue::settle_for_wait() {
+  settle();
+  if (checks_.load(std::memory_order_relaxed)) throw_failure();
+}
+
 void Queue::finish() {
   check_not_forked();
   check_not_captured(*this, "a wait");
-  settle();
+  settle_for_wait();
   const uint64_t number = enqueued();
   if (!help()) OCL_CALL(&device_, clFinish, handle());
   completed(number);
@@ -398,7 +403,7 @@ void Queue::write(void* address, const void* source, size_t bytes, bool blocking
 
 void Queue::write(cl_mem mem, size_t offset, const void* source, size_t bytes, bool blocking) {
   check_not_forked();
-  settle();
+  blocking ? settle_for_wait() : settle();
   check_not_captured(*this, "a copy from the host");
   const auto kind = profile::Kind::host_to_device;
   const auto enqueue = [&](cl_command_queue queue, cl_bool wait, cl_event* event) {
@@ -431,7 +436,7 @@ void Queue::read(void* destination, const void* address, size_t bytes, bool bloc
 
 void Queue::read(void* destination, cl_mem mem, size_t offset, size_t bytes, bool blocking) {
   check_not_forked();
-  settle();
+  blocking ? settle_for_wait() : settle();
   check_not_captured(*this, "a copy to the host");
   const auto kind = profile::Kind::device_to_host;
   const auto enqueue = [&](cl_command_queue queue, cl_bool wait, cl_event* event) {

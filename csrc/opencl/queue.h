@@ -158,6 +158,9 @@ class Queue {
   const Handles* handles() const { return handles_.load(std::memory_order_acquire); }
   void wait_for_switch();
   void settle_deferred();
+  /// settle(), and throws what fail() was given: a call that fails after it, for the same reason,
+  /// would be raised in its place, and it behind the next wait.
+  void settle_for_wait();
   void set_defers(bool defers);
   friend class DeferredCommands;
 
