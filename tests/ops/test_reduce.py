@@ -442,7 +442,17 @@ def test_a_dtype_asked_for_is_cast_to_first(function, dtype):
         assert_close(function(x.to("ocl"), 0, dtype=dtype).cpu(), expected, equal_nan=True)
 
 
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_spread_of_steps(step):
+    """Elements that are apart are as exact as others. Multiples of a quarter all round one way."""
+    for seed in range(5):
+        torch.manual_seed(seed)
+        x = torch.randint(-8, 9, (5003 * step,)).float() / 4
+        found, expected = x.to("ocl")[::step].std().cpu().double(), x[::step].double().std()
+        assert abs(found - expected) <= 1e-6 * expected
+
+
 @pytest.mark.as_gpu
 def test_as_a_gpu():
     """Extremes, sums and columns with the kernels that GPUs get."""
-    run_as_gpu(__file__, "-k", "positions or extremes or columns or folds")
+    run_as_gpu(__file__, "-k", "positions or extremes or columns or folds or spread")
