@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "opencl/build_log.h"
+#include "opencl/driver_text.h"
 #include "opencl/log.h"
 #include "opencl/quirks.h"
 #include "opencl/retarget.h"
@@ -72,7 +73,7 @@ std::string build_log(cl_program program, const Device& device) {
   api().clGetProgramBuildInfo(program, device.id(), CL_PROGRAM_BUILD_LOG, size, log.data(),
                               nullptr);
   log.resize(log.find_last_not_of(std::string_view("\0 \n", 3)) + 1);
-  return log;
+  return driver_text(log);
 }
 
 std::string binary_from(cl_program program, const Device& device) {

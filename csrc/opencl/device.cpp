@@ -12,6 +12,7 @@
 
 #include "opencl/amx.h"
 #include "opencl/device_assert.h"
+#include "opencl/driver_text.h"
 #include "opencl/environment.h"
 #include "opencl/log.h"
 #include "opencl/platform.h"
@@ -34,12 +35,6 @@ constexpr cl_device_info kCommandBufferQueueProperties = 0x12AA;  // that queues
 constexpr uint64_t kSimultaneousCapability = 1 << 2;
 constexpr uint64_t kSimultaneousFlag = 1 << 0;
 
-std::string trimmed(std::string text) {
-  while (!text.empty() && (text.back() == '\0' || text.back() == ' ')) text.pop_back();
-  text.erase(0, text.find_first_not_of(' '));
-  return text;
-}
-
 /// The bytes of an answer; empty if the driver does not know the question.
 std::vector<char> query(cl_device_id id, cl_device_info what) {
   size_t size = 0;
@@ -51,7 +46,7 @@ std::vector<char> query(cl_device_id id, cl_device_info what) {
 
 std::string text(cl_device_id id, cl_device_info what) {
   const std::vector<char> bytes = query(id, what);
-  return trimmed(std::string(bytes.begin(), bytes.end()));
+  return driver_text(std::string(bytes.begin(), bytes.end()));
 }
 
 template <class T>
@@ -293,7 +288,7 @@ DeviceProperties probe_device(cl_platform_id platform, cl_device_id id) {
   p.platform.resize(size);
   OCL_CALL(nullptr, clGetPlatformInfo, platform, CL_PLATFORM_NAME, size, p.platform.data(),
            nullptr);
-  p.platform = trimmed(p.platform);
+  p.platform = driver_text(p.platform);
   p.name = text(id, CL_DEVICE_NAME);
   p.vendor = text(id, CL_DEVICE_VENDOR);
   p.driver_version = text(id, CL_DRIVER_VERSION);

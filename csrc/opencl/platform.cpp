@@ -16,6 +16,7 @@
 #include "opencl/device.h"
 #include "opencl/device_types.h"
 #include "opencl/driver_list.h"
+#include "opencl/driver_text.h"
 #include "opencl/environment.h"
 #include "opencl/log.h"
 #include "opencl/partition.h"
@@ -198,7 +199,7 @@ std::vector<cl_device_id> devices_of(cl_platform_id platform) {
 std::string platform_name(cl_platform_id platform) {
   char name[256] = {};
   api().clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, nullptr);
-  return name[0] == '\0' ? "without a name" : name;
+  return name[0] == '\0' ? "without a name" : driver_text(name);
 }
 
 /// False if a call failed that may succeed the next time.

@@ -36,7 +36,11 @@ ONCE_DEFECTS = {
     "a graph's capture": ("clCreateBuffer:1:after:-5", "clCreateBuffer:1:lost:-5"),
     "a program": ("clGetProgramInfo:1:before:-5", "clGetDeviceInfo:what=0x1003:ones:0"),
     "copies": ("clCreateBuffer:1:lost:-5", "clCreateBuffer:4:lost:-5"),
-    "start-up": ("clBuildProgram:1:lost:-5", "clCreateProgramWithBinary:1:lost:-36"),
+    "start-up": (
+        "clBuildProgram:1:lost:-5",
+        "clCreateProgramWithBinary:1:lost:-36",
+        "clGetDeviceInfo:what=0x102f:ones:0",
+    ),
     "start-up without a cache": ("clGetDeviceInfo:16:before:-5", "clGetDeviceInfo:15:before:-5"),
     "two devices": ("clSetUserEventStatus:1:before:-5", "clSetUserEventStatus:2:after:-5"),
 }

@@ -7,6 +7,7 @@
 #include "harness.h"
 #include "kernels.h"
 #include "opencl/build_log.h"
+#include "opencl/driver_text.h"
 #include "opencl/error.h"
 #include "opencl/program.h"
 #include "opencl/retarget.h"
@@ -137,6 +138,16 @@ void test_retarget() {
                                    std::string(".shared .b8 open[10")}) {
     REQUIRE_CONTAINS(message_of([&] { resize_local_array(other, "196608"); }), "array");
   }
+}
+
+void test_driver_text() {
+  for (const std::string& good : {"", "Mali-G610", "\xC3\xA4\xE2\x82\xAC", "\xF0\x9F\x98\x80"}) {
+    REQUIRE(driver_text("  " + good + std::string(" \0 \0", 4)) == good);
+  }
+  REQUIRE(driver_text("a\xFF" "b\xC3") == "a?b?" && driver_text("\xE2\x82") == "??");
+  // A longer form than needed, half a pair, and what is past the last character.
+  REQUIRE(driver_text("\xC0\x80") == "??" && driver_text("\xE0\x80\x80") == "???");
+  REQUIRE(driver_text("\xED\xA0\x80") == "???" && driver_text("\xF4\x90\x80\x80") == "????");
 }
 
 void test_registry() {

@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
   report("address space", test_address_space);
   report("address space where it is limited", test_address_space_where_it_is_limited);
   report("sources", test_sources);
+  report("driver text", test_driver_text);
   report("registry", test_registry);
   report("build log", test_build_log);
   report("retarget", test_retarget);

@@ -12,6 +12,7 @@ void test_errors();
 void test_address_space();
 void test_address_space_where_it_is_limited();
 void test_sources();
+void test_driver_text();
 void test_registry();
 void test_build_log();
 void test_retarget();
