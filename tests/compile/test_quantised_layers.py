@@ -249,5 +249,34 @@ def test_layers_with_points(dtype, bias):
         assert count <= 4
 
 
+@torch.no_grad()
+def test_columns_that_are_symbols():
+    """Weights are inputs of the graph, too."""
+
+    def function(x, plain, weight, scales):
+        both = [F.linear(x, w) for w in plain]
+        alone = torch.ops.aten._weight_int4pack_mm(x, weight, 32, scales)
+        return torch.cat(both, 1).flip(1), torch.relu(alone) + 1
+
+    compiled = torch.compile(function, dynamic=True)
+    for n in (48, 64, 80):
+        x, plain = torch.randn(2, 64), [torch.randn(n, 64) for _ in range(2)]
+        bits = torch.randint(0, 256, (n, 32), dtype=torch.uint8).to("ocl")
+        weight = torch.ops.aten._convert_weight_to_int4pack(bits, 2)
+        operands = x.to("ocl"), [w.to("ocl") for w in plain], weight, torch.rand(2, n, 2).to("ocl")
+        for found, expected in zip(compiled(*operands), function(*operands), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
+
+
+@torch.no_grad()
+def test_called_from_cpp():
+    """A product alone stays torch's own op there."""
+    layer = Layer("int4", torch.float32)
+    x = torch.randn(1, 1, 64)
+    expected = layer(x.double()).float()
+    function = torch.compile(layer.to("ocl"), options={"cpp_wrapper": True})
+    torch.testing.assert_close(function(x.to("ocl")).cpu(), expected, rtol=1e-4, atol=1e-3)
+
+
 def test_as_gpu():
     run_as_gpu(__file__)

@@ -42,8 +42,8 @@ class Linear:
         return _rows(self.input)
 
     @property
-    def columns(self) -> int:
-        return int(self.node.meta["val"].shape[-1])
+    def columns(self) -> Any:
+        return self.node.meta["val"].shape[-1]
 
     @property
     def operands(self) -> list[torch.fx.Node]:

@@ -44,7 +44,8 @@ def run(graph: torch.fx.Graph) -> None:
         if norm := _norm(source, layers):
             _join_in_order(graph, layers, order, norm)
             continue
-        quantised = layers[0].scales is not None
+        # In C++ nothing joins it: the product alone stays torch's own op.
+        quantised = layers[0].scales is not None and not config.cpp_wrapper
         follows = [layer for layer in layers if _has_an_epilogue(layer.node)]
         alone = [layer for layer in layers if layer not in follows]
         for start in range(0, len(alone), _C.MOST_PIECES):

@@ -60,6 +60,12 @@ def _contiguous(x: Any) -> Any:
     return ir.ExternKernel.require_contiguous(ir.ExternKernel.realize_input(x))
 
 
+def _columns(weight: Any) -> sympy.Expr:
+    """Rows of a weight; those of 4 bits may be tiles of 8."""
+    size = weight.get_size()
+    return size[0] * (8 if len(size) == 4 else 1)
+
+
 def lowering_of(upstream: Callable[..., Any]) -> Callable[..., Any]:
     """The lowering of linear_pieces. CPUs, and C++, call the op."""
 
@@ -80,8 +86,8 @@ def lowering_of(upstream: Callable[..., Any]) -> Callable[..., Any]:
             rest = {"points": points, "dtype": dtype, "epsilon": epsilon, "norm": norm}
             return upstream(input, weights, scales, shift=float(shift), **rest)
         scales = scales or ()
-        columns = V.graph.current_node.meta["val"].shape[1]
         dtype = dtype or input.get_dtype()
+        columns = sympy.Add(*map(_columns, weights))
         layout = ir.FixedLayout(device, dtype, [input.get_size()[0], columns])
         norms = [] if norm is None else [norm]
         inputs = [_contiguous(x) for x in (input, *weights, *scales, *norms)]
